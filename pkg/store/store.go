@@ -1,0 +1,215 @@
+// Package store is the ledger: everything that has to outlive a crash, behind
+// one interface. Implementations live in sub-packages and pass the kit in
+// storetest.
+//
+// All writing goes through one value, Tx: a list of changes that happen
+// together or not at all. A turn's end, for example, is one Tx with the new
+// history, one outbox row per platform message and the end of the turn. An
+// implementation is free to group many Tx values into one commit.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+)
+
+// Inbound is a row of the inbox: an admitted message that waits for its turn.
+type Inbound struct {
+	Seq      int64 // order of admission, unique, ascending over all conversations
+	Admitted time.Time
+	Message  bus.InboundMessage
+}
+
+// Turn is one run of the agent: the messages it answers and, while it is open,
+// what it has done so far.
+type Turn struct {
+	ID      string
+	Address bus.Address
+	Session string
+	Inbound []int64 // the rows it answers, in order
+	Started time.Time
+	Steps   []Step // filled by OpenTurns, in the order they were written
+}
+
+// StepKind says what a step records.
+type StepKind string
+
+// The three moments of a round that are recorded.
+const (
+	StepReply StepKind = "reply" // the model's reply, with its calls
+	StepBegin StepKind = "begin" // a call is about to run
+	StepEnd   StepKind = "end"   // a call has its result
+)
+
+// Step is one entry of a turn's journal. With it a turn resumes where it was:
+// recorded replies are not asked for again, finished calls not run again.
+type Step struct {
+	Turn    string
+	Round   int // 1-based iteration of the loop
+	Kind    StepKind
+	CallID  string            // StepBegin, StepEnd
+	Tool    string            // StepBegin, StepEnd
+	Message providers.Message // StepReply: the assistant's; StepEnd: the tool's
+}
+
+// Entry is one message of a conversation's history.
+type Entry struct {
+	Session string
+	Message providers.Message
+	Time    time.Time
+}
+
+// Outbound is a row of the outbox: one platform message.
+type Outbound struct {
+	Seq     int64 // order of sending within a conversation, ascending
+	Turn    string
+	Message bus.OutboundMessage
+	Created time.Time
+}
+
+// Receipt ends an outbox row: delivered, or given up with a reason.
+type Receipt struct {
+	Key    string // the row's idempotency key
+	Result bus.Receipt
+	Failed string // why it was given up; empty means delivered
+}
+
+// Schedule is something that comes back later, such as a reminder. Its route is
+// fixed when it is made.
+type Schedule struct {
+	ID         string
+	Address    bus.Address
+	Parent     bus.Address
+	SessionKey string
+	Principal  string
+	Sender     bus.Sender
+	Group      bool
+	Hops       int
+	Due        time.Time
+	Text       string
+	Created    time.Time
+}
+
+// TaskState is how far a background task has come.
+type TaskState string
+
+// The states of a task, in order.
+const (
+	TaskPending   TaskState = "pending"   // it runs
+	TaskDone      TaskState = "done"      // its result is stored, not yet taken into the inbox
+	TaskDelivered TaskState = "delivered" // its result is in the inbox or in the outbox
+)
+
+// Task is an asynchronous tool call. The row is written before the tool's
+// AsyncResult reaches the model, the result before it is delivered.
+type Task struct {
+	ID         string // the turn, the round and the call id
+	Tool       string
+	Label      string
+	Address    bus.Address
+	Parent     bus.Address
+	SessionKey string
+	Principal  string
+	Sender     bus.Sender
+	Group      bool
+	ReplyTo    string
+	Hops       int
+	State      TaskState
+	Result     *bus.FollowUp // from TaskDone on
+	Started    time.Time
+}
+
+// Fact is a small durable value by key. An empty value removes it.
+type Fact struct{ Key, Value string }
+
+// Tx is a set of changes applied together, in the order of the fields.
+type Tx struct {
+	Admit      []bus.InboundMessage // new inbox rows; one whose (Channel, ID) is known is skipped
+	Facts      []Fact
+	Begin      *Turn // opens a turn
+	Steps      []Step
+	History    []Entry
+	Reset      []string   // sessions whose history starts anew; what was is kept, not shown
+	Send       []Outbound // new outbox rows; one whose Key is known is skipped. Seq is set by the store
+	Receipts   []Receipt
+	Done       []int64  // inbox rows that need no turn any more
+	End        []string // turns that are over: their inbox rows are done, their steps no longer open
+	Schedules  []Schedule
+	Unschedule []string
+	Tasks      []Task // inserted, or replaced by ID
+}
+
+// Result is what a Tx made.
+type Result struct {
+	Admitted   []Inbound  // the rows Admit really made, in order
+	Duplicates int        // how many were known already
+	Queued     []Outbound // the rows Send really made, in order
+}
+
+// ErrClosed is returned by every method after Close.
+var ErrClosed = errors.New("store: closed")
+
+// Writer changes the ledger.
+type Writer interface {
+	// Apply applies tx and returns when it is durable. Safe for concurrent use.
+	// On an error nothing of tx was applied.
+	Apply(ctx context.Context, tx Tx) (Result, error)
+	// Post applies tx after everything the same goroutine applied or posted
+	// before, without waiting until it is durable. It may block when too much
+	// waits. A failure shows in Health.
+	Post(tx Tx)
+	// Health returns nil when the ledger can be written, otherwise why not.
+	Health() error
+	// Close writes what was posted and releases everything. Idempotent.
+	Close() error
+}
+
+// Queue reads what is still to be done.
+type Queue interface {
+	// Lanes returns every conversation that has open inbox rows.
+	Lanes(ctx context.Context) ([]bus.Address, error)
+	// Waiting returns up to limit open inbox rows of a conversation with
+	// Seq > after that no turn has taken, in order.
+	Waiting(ctx context.Context, lane bus.Address, after int64, limit int) ([]Inbound, error)
+	// OpenTurns returns turns that began and did not end, with their steps.
+	OpenTurns(ctx context.Context) ([]Turn, error)
+	// Inbound returns inbox rows by Seq, also done ones while they are kept.
+	Inbound(ctx context.Context, seqs []int64) ([]Inbound, error)
+	// Unsent returns the outbox rows without a receipt, in order.
+	Unsent(ctx context.Context) ([]Outbound, error)
+}
+
+// Memory reads what is known.
+type Memory interface {
+	// History returns the newest limit entries of a session, oldest first.
+	History(ctx context.Context, session string, limit int) ([]Entry, error)
+	// Fact returns the value of key, "" if there is none.
+	Fact(ctx context.Context, key string) (string, error)
+	// ReceiptFor returns how the row with that key ended; ok is false while it
+	// has not, or if the row is unknown.
+	ReceiptFor(ctx context.Context, key string) (r Receipt, ok bool, err error)
+}
+
+// Calendar reads what comes back later.
+type Calendar interface {
+	// Schedules returns all schedules of a conversation, or of all of them for
+	// the zero Address, by due time.
+	Schedules(ctx context.Context, of bus.Address) ([]Schedule, error)
+	// Due returns up to limit schedules due at t or before, by due time, and
+	// when the next one after those is due (zero if none).
+	Due(ctx context.Context, t time.Time, limit int) (due []Schedule, next time.Time, err error)
+	// OpenTasks returns tasks that are not delivered.
+	OpenTasks(ctx context.Context) ([]Task, error)
+}
+
+// Store is the whole ledger.
+type Store interface {
+	Writer
+	Queue
+	Memory
+	Calendar
+}

@@ -1,0 +1,93 @@
+package tools
+
+import "context"
+
+// Tool is something the model can call.
+type Tool interface {
+	// Name is the key by which the registry and the model refer to the tool.
+	// It is read once, when the tool is registered.
+	Name() string
+	// Description tells the model what the tool does and when to use it.
+	Description() string
+	// Parameters returns the JSON Schema of the arguments, an object schema.
+	// It is read once, when the tool is registered, and must not be changed
+	// afterwards.
+	Parameters() map[string]interface{}
+	// Execute runs the tool. args has been checked against Parameters. ctx ends
+	// when the caller gives up; CallFrom(ctx) tells which conversation asked.
+	// Several goroutines may call it at once, unless the tool has one of the
+	// setters below. It always returns a result; failures are results too.
+	Execute(ctx context.Context, args map[string]interface{}) *ToolResult
+}
+
+// ContextualTool is a Tool that is told the conversation before each call. The
+// registry calls SetContext before Execute when both values are non-empty, and
+// lets nobody else use the instance until Execute has returned. A new tool had
+// better read CallFrom(ctx), which needs no such lock.
+type ContextualTool interface {
+	Tool
+	SetContext(channel, chatID string)
+}
+
+// MetadataAwareTool is a Tool that is told the message's metadata before each
+// call. It gets a copy of its own.
+type MetadataAwareTool interface {
+	Tool
+	SetMetadata(metadata map[string]string)
+}
+
+// AsyncCallback takes the result of background work to the conversation that
+// asked for it. It may be called from any goroutine; it counts once.
+type AsyncCallback func(ctx context.Context, result *ToolResult)
+
+// AsyncTool is a Tool whose Execute starts background work, returns an
+// AsyncResult at once and calls the callback when the work is done, with the
+// ctx it was given or one made from it.
+type AsyncTool interface {
+	Tool
+	SetCallback(cb AsyncCallback)
+}
+
+// AsyncExecutor is an AsyncTool without shared state: the callback comes with
+// the call. cb is never nil.
+type AsyncExecutor interface {
+	Tool
+	ExecuteAsync(ctx context.Context, args map[string]interface{}, cb AsyncCallback) *ToolResult
+}
+
+// PerCallTool is a Tool that makes a fresh instance for every call; setters
+// and Execute then reach only that instance. See PerCall.
+type PerCallTool interface {
+	Tool
+	ForCall() Tool
+}
+
+// ToolToSchema describes a tool in the form OpenAI-style APIs take:
+// {"type":"function","function":{"name":...,"description":...,"parameters":...}}.
+func ToolToSchema(tool Tool) map[string]interface{} {
+	return map[string]interface{}{
+		"type": "function",
+		"function": map[string]interface{}{
+			"name":        tool.Name(),
+			"description": tool.Description(),
+			"parameters":  tool.Parameters(),
+		},
+	}
+}
+
+// As finds the first tool in a chain of decorators that implements T. A
+// decorator is a tool with an Unwrap() Tool method.
+func As[T any](tool Tool) (T, bool) {
+	for tool != nil {
+		if t, ok := tool.(T); ok {
+			return t, true
+		}
+		u, ok := tool.(interface{ Unwrap() Tool })
+		if !ok {
+			break
+		}
+		tool = u.Unwrap()
+	}
+	var zero T
+	return zero, false
+}

@@ -1,0 +1,96 @@
+package tools
+
+import (
+	"context"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+)
+
+// ToolLoopConfig configures one run of RunToolLoop. The fields after
+// LLMOptions are additions; with all of them zero the loop behaves exactly as
+// the plain one.
+type ToolLoopConfig struct {
+	Provider      providers.LLMProvider // the model
+	Model         string                // its name at the provider
+	Tools         *ToolRegistry         // nil: no tools
+	MaxIterations int                   // most rounds with the model; 0 or less means none
+	LLMOptions    map[string]any        // passed on to the provider, may be nil
+
+	// AsyncCallback makes the callback for one asynchronous call. nil, or a nil
+	// result: the tool gets none.
+	AsyncCallback func(Call) AsyncCallback
+	// OnEvent hears what happens, in order, on the loop's goroutine. It must
+	// not block.
+	OnEvent func(Event)
+	// FinalAnswer adds, when MaxIterations is reached, one more request without
+	// tools in which the model has to answer.
+	FinalAnswer bool
+	// Checkpoint is told each step before the loop goes on; if it fails the
+	// loop stops with its error.
+	Checkpoint func(context.Context, Record) error
+	// Rounds is how many rounds a resumed run has already spent.
+	Rounds int
+}
+
+// RecordKind says what a Record records.
+type RecordKind string
+
+// The steps of a round.
+const (
+	RecordReply RecordKind = "reply" // the model replied
+	RecordBegin RecordKind = "begin" // a call is about to run
+	RecordEnd   RecordKind = "end"   // a call has its result
+)
+
+// Record is one step of the loop, for Checkpoint.
+type Record struct {
+	Kind    RecordKind
+	Round   int               // 1-based
+	Call    Call              // RecordBegin, RecordEnd
+	Message providers.Message // RecordReply: the assistant's with its calls; RecordEnd: the tool's
+	Result  *ToolResult       // RecordEnd
+}
+
+// EventKind says what an Event tells.
+type EventKind string
+
+// The events of a loop.
+const (
+	EventModelStart EventKind = "model_start"
+	EventModelEnd   EventKind = "model_end"
+	EventToolStart  EventKind = "tool_start"
+	EventToolEnd    EventKind = "tool_end"
+)
+
+// Event is something that happened in the loop.
+type Event struct {
+	Kind     EventKind
+	Round    int
+	Call     Call                   // tool events
+	Result   *ToolResult            // EventToolEnd
+	Response *providers.LLMResponse // EventModelEnd, nil if it failed
+	Err      error                  // EventModelEnd
+	Duration time.Duration          // end events
+}
+
+// StopReason says why the loop ended.
+type StopReason string
+
+// Why a loop ended.
+const (
+	StopAnswer        StopReason = "answer"
+	StopMaxIterations StopReason = "max_iterations"
+	StopCancelled     StopReason = "cancelled"
+	StopError         StopReason = "error"
+)
+
+// ToolLoopResult is how the loop ended.
+type ToolLoopResult struct {
+	Content    string // the final text; "" when MaxIterations was reached without FinalAnswer
+	Iterations int    // rounds with the model, those before a resumption included
+
+	StopReason StopReason
+	Messages   []providers.Message // what the run added to the conversation, valid as history
+	Usage      providers.Usage     // summed over all rounds
+}
