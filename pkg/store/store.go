@@ -140,7 +140,7 @@ type Tx struct {
 	End        []string // turns that are over: their inbox rows are done, their steps no longer open
 	Schedules  []Schedule
 	Unschedule []string
-	Tasks      []Task // inserted, or replaced by ID
+	Tasks      []Task // inserted, or replaced by ID; a state never goes back
 }
 
 // Result is what a Tx made.
