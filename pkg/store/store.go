@@ -6,6 +6,12 @@
 // together or not at all. A turn's end, for example, is one Tx with the new
 // history, one outbox row per platform message and the end of the turn. An
 // implementation is free to group many Tx values into one commit.
+//
+// Values are handed over: the maps, pointers and slices inside a message, a
+// step or a task may be shared between the store and whoever reads them, so
+// nobody changes them once they are in a Tx. The slices of a Tx and of what a
+// method returns are the caller's own. Times keep their instant to the
+// millisecond at least; their location may be lost.
 package store
 
 import (
@@ -126,21 +132,24 @@ type Task struct {
 // Fact is a small durable value by key. An empty value removes it.
 type Fact struct{ Key, Value string }
 
-// Tx is a set of changes applied together, in the order of the fields.
+// Tx is a set of changes applied together, in the order of the fields. What
+// names a row, turn or task the store does not hold (any more) changes nothing,
+// so that a change that comes twice or late does no harm; a turn, outbox row,
+// schedule or task without its id or key is refused.
 type Tx struct {
-	Admit      []bus.InboundMessage // new inbox rows; one whose (Channel, ID) is known is skipped
+	Admit      []bus.InboundMessage // new inbox rows; one whose (Channel, ID) is known is skipped, one without ID never is
 	Facts      []Fact
-	Begin      *Turn // opens a turn
+	Begin      *Turn // opens a turn and takes its inbox rows; one that is open already takes more rows
 	Steps      []Step
 	History    []Entry
 	Reset      []string   // sessions whose history starts anew; what was is kept, not shown
 	Send       []Outbound // new outbox rows; one whose Key is known is skipped. Seq is set by the store
-	Receipts   []Receipt
+	Receipts   []Receipt  // the first one for a row counts
 	Done       []int64  // inbox rows that need no turn any more
 	End        []string // turns that are over: their inbox rows are done, their steps no longer open
-	Schedules  []Schedule
+	Schedules  []Schedule // inserted, or replaced by ID
 	Unschedule []string
-	Tasks      []Task // inserted, or replaced by ID; a state never goes back
+	Tasks      []Task // inserted, or replaced by ID; one that would take its state back changes nothing
 }
 
 // Result is what a Tx made.
@@ -156,11 +165,13 @@ var ErrClosed = errors.New("store: closed")
 // Writer changes the ledger.
 type Writer interface {
 	// Apply applies tx and returns when it is durable. Safe for concurrent use.
-	// On an error nothing of tx was applied.
+	// On an error nothing of tx was applied: when ctx ends too late to stop it,
+	// Apply waits for the outcome.
 	Apply(ctx context.Context, tx Tx) (Result, error)
 	// Post applies tx after everything the same goroutine applied or posted
 	// before, without waiting until it is durable. It may block when too much
-	// waits. A failure shows in Health.
+	// waits. A failure shows in Health until a later write succeeds; after Close
+	// it does nothing.
 	Post(tx Tx)
 	// Health returns nil when the ledger can be written, otherwise why not.
 	Health() error
@@ -168,18 +179,22 @@ type Writer interface {
 	Close() error
 }
 
-// Queue reads what is still to be done.
+// Queue reads what is still to be done. A limit of 0 or less reads nothing,
+// here and below.
 type Queue interface {
-	// Lanes returns every conversation that has open inbox rows.
+	// Lanes returns every conversation that has open inbox rows, waiting or
+	// taken, in no particular order.
 	Lanes(ctx context.Context) ([]bus.Address, error)
 	// Waiting returns up to limit open inbox rows of a conversation with
 	// Seq > after that no turn has taken, in order.
 	Waiting(ctx context.Context, lane bus.Address, after int64, limit int) ([]Inbound, error)
-	// OpenTurns returns turns that began and did not end, with their steps.
+	// OpenTurns returns turns that began and did not end, in that order, with
+	// their steps.
 	OpenTurns(ctx context.Context) ([]Turn, error)
-	// Inbound returns inbox rows by Seq, also done ones while they are kept.
+	// Inbound returns inbox rows by Seq in the order asked for, also done ones
+	// while they are kept, and skips those it does not hold.
 	Inbound(ctx context.Context, seqs []int64) ([]Inbound, error)
-	// Unsent returns the outbox rows without a receipt, in order.
+	// Unsent returns the outbox rows without a receipt, by Seq.
 	Unsent(ctx context.Context) ([]Outbound, error)
 }
 
@@ -197,12 +212,13 @@ type Memory interface {
 // Calendar reads what comes back later.
 type Calendar interface {
 	// Schedules returns all schedules of a conversation, or of all of them for
-	// the zero Address, by due time.
+	// the zero Address, by due time, then ID.
 	Schedules(ctx context.Context, of bus.Address) ([]Schedule, error)
-	// Due returns up to limit schedules due at t or before, by due time, and
-	// when the next one after those is due (zero if none).
+	// Due returns up to limit schedules due at t or before, by due time, then
+	// ID, and when the next one after those is due (zero if none). They stay
+	// until Unschedule.
 	Due(ctx context.Context, t time.Time, limit int) (due []Schedule, next time.Time, err error)
-	// OpenTasks returns tasks that are not delivered.
+	// OpenTasks returns tasks that are not delivered, by Started, then ID.
 	OpenTasks(ctx context.Context) ([]Task, error)
 }
 

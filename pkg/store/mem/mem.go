@@ -3,8 +3,8 @@
 //
 // What is over leaves nothing behind: a done message, an ended turn and a
 // delivered task are forgotten at once; the ids of messages and the outcomes of
-// sent rows are remembered in windows of a fixed size (see knownIDs and
-// knownOutcomes). What stays is history, facts, and what is still to be done.
+// sent rows are remembered in windows of a fixed size (see knownIDs and what
+// follows it). What stays is history, facts, and what is still to be done.
 //
 // Values are handed over, not copied in depth: the maps, slices and pointers
 // inside a message or a task are shared between the store and everybody who
@@ -28,6 +28,7 @@ import (
 const (
 	knownIDs      = 1 << 16 // inbound ids, to recognise a message delivered twice
 	knownOutcomes = 1 << 14 // outbox keys with their outcome
+	knownTasks    = 1 << 12 // tasks that were delivered
 )
 
 // Store is a ledger in memory. All methods are safe for concurrent use.
@@ -47,7 +48,7 @@ type Store struct {
 	outbox   outbox
 	facts    map[string]string
 	calendar calendar
-	tasks    table[string, store.Task]
+	tasks    tasks
 }
 
 var _ store.Store = (*Store)(nil)
@@ -60,6 +61,7 @@ func New() *Store {
 		history:  make(map[string][]record),
 		facts:    make(map[string]string),
 		calendar: newCalendar(),
+		tasks:    newTasks(),
 	}
 }
 
@@ -118,13 +120,7 @@ func (s *Store) apply(tx *store.Tx) (store.Result, error) {
 	}
 	s.calendar.add(tx.Schedules)
 	s.calendar.remove(tx.Unschedule)
-	for _, t := range tx.Tasks {
-		if t.State == store.TaskDelivered {
-			s.tasks.delete(t.ID)
-		} else {
-			s.tasks.set(t.ID, t)
-		}
-	}
+	s.tasks.put(tx.Tasks)
 	return res, nil
 }
 
@@ -167,7 +163,7 @@ func (s *Store) Close() error {
 	defer s.mu.Unlock()
 	s.closed = true
 	s.inbox, s.turns, s.history, s.outbox = inbox{}, turns{}, nil, outbox{}
-	s.facts, s.calendar, s.tasks = nil, calendar{}, table[string, store.Task]{}
+	s.facts, s.calendar, s.tasks = nil, calendar{}, tasks{}
 	return nil
 }
 
@@ -248,6 +244,6 @@ func (s *Store) Due(ctx context.Context, t time.Time, limit int) (due []store.Sc
 
 // OpenTasks implements store.Calendar.
 func (s *Store) OpenTasks(ctx context.Context) (tasks []store.Task, err error) {
-	err = s.read(ctx, "open tasks", func() { tasks = s.openTasks() })
+	err = s.read(ctx, "open tasks", func() { tasks = s.tasks.list() })
 	return tasks, err
 }

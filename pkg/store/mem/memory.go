@@ -47,17 +47,6 @@ func (s *Store) newest(session string, limit int) []store.Entry {
 	return entries
 }
 
-func (s *Store) openTasks() []store.Task {
-	list := make([]store.Task, 0, len(s.tasks.m))
-	for _, t := range s.tasks.m {
-		list = append(list, t)
-	}
-	slices.SortFunc(list, func(a, b store.Task) int {
-		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID))
-	})
-	return list
-}
-
 // byDue is a list of schedules by due time, then id.
 type byDue []*store.Schedule
 

@@ -274,3 +274,39 @@ func (b *outbox) unsent() []store.Outbound {
 	slices.SortFunc(list, func(a, b store.Outbound) int { return cmp.Compare(a.Seq, b.Seq) })
 	return list
 }
+
+// tasks holds the tasks that are not delivered, and remembers the newest that
+// were so that a late row does not bring one back.
+type tasks struct {
+	open      table[string, store.Task]
+	delivered window[struct{}]
+}
+
+func newTasks() tasks { return tasks{delivered: newWindow[struct{}](knownTasks)} }
+
+func (t *tasks) put(list []store.Task) {
+	for _, task := range list {
+		if _, over := t.delivered.get("", task.ID); over {
+			continue
+		}
+		switch known, _ := t.open.get(task.ID); {
+		case task.State == store.TaskDelivered:
+			t.open.delete(task.ID)
+			t.delivered.add("", task.ID, struct{}{})
+		case known.State == store.TaskDone && task.State == store.TaskPending:
+		default:
+			t.open.set(task.ID, task)
+		}
+	}
+}
+
+func (t *tasks) list() []store.Task {
+	list := make([]store.Task, 0, len(t.open.m))
+	for _, task := range t.open.m {
+		list = append(list, task)
+	}
+	slices.SortFunc(list, func(a, b store.Task) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
