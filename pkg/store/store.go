@@ -145,8 +145,8 @@ type Tx struct {
 	Reset      []string   // sessions whose history starts anew; what was is kept, not shown
 	Send       []Outbound // new outbox rows; one whose Key is known is skipped. Seq is set by the store
 	Receipts   []Receipt  // the first one for a row counts
-	Done       []int64  // inbox rows that need no turn any more
-	End        []string // turns that are over: their inbox rows are done, their steps no longer open
+	Done       []int64    // inbox rows that need no turn any more
+	End        []string   // turns that are over: their inbox rows are done, their steps no longer open
 	Schedules  []Schedule // inserted, or replaced by ID
 	Unschedule []string
 	Tasks      []Task // inserted, or replaced by ID; one that would take its state back changes nothing
