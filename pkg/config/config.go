@@ -1,0 +1,297 @@
+// Package config reads the configuration: one YAML file, or environment
+// variables alone, or nothing at all.
+//
+// It decodes strictly. A key nobody reads, a value of the wrong kind, a missing
+// environment variable: each is an error with file, line and a sentence that
+// says what to do, and all mistakes of a file are reported together. What only
+// an adapter understands stays a Section, which the adapter decodes into a
+// struct of its own by the same rules.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// Config is everything the daemon can be told.
+type Config struct {
+	DataDir       string             `yaml:"data_dir"`
+	Owners        []string           `yaml:"owners"`   // principals, "channel:user id"
+	Timezone      string             `yaml:"timezone"` // an IANA name, or "Local"
+	Agent         Agent              `yaml:"agent"`
+	Models        map[string]Model   `yaml:"models"`
+	Channels      map[string]Section `yaml:"channels"` // by instance name
+	Store         Store              `yaml:"store"`
+	Tools         Tools              `yaml:"tools"`
+	Log           Log                `yaml:"log"`
+	Health        Health             `yaml:"health"`
+	ShutdownGrace time.Duration      `yaml:"shutdown_grace"` // how long running turns may take when stopping
+
+	doc *document
+}
+
+// Agent says how questions are answered.
+type Agent struct {
+	Model            string        `yaml:"model"`              // a key of models
+	SystemPrompt     string        `yaml:"system_prompt"`      // "" is the built-in one
+	MaxIterations    int           `yaml:"max_iterations"`     // most rounds with the model in one turn
+	MaxParallelTurns int           `yaml:"max_parallel_turns"` // over all chats
+	TurnTimeout      time.Duration `yaml:"turn_timeout"`
+	TurnsPerMinute   int           `yaml:"turns_per_minute"` // per sender; 0 is no limit
+	HistoryMessages  int           `yaml:"history_messages"` // most messages of a conversation the model sees
+}
+
+// Model is one language model.
+type Model struct {
+	Provider      string         `yaml:"provider"`
+	BaseURL       string         `yaml:"base_url"` // "" is the provider's own
+	APIKey        Secret         `yaml:"api_key"`
+	Model         string         `yaml:"model"`          // its name at the provider
+	MaxConcurrent int            `yaml:"max_concurrent"` // requests at once; 0 is no limit
+	Fallback      []string       `yaml:"fallback"`       // keys of models, asked in this order when it fails
+	Timeout       time.Duration  `yaml:"timeout"`        // of one request
+	Options       map[string]any `yaml:"options"`        // passed on to the API: max_tokens, temperature, ...
+}
+
+func (m *Model) setDefaults() { m.MaxConcurrent, m.Timeout = 64, 2*time.Minute }
+
+// Store says where the ledger is kept.
+type Store struct {
+	Driver     string `yaml:"driver"`
+	Durability string `yaml:"durability"` // "full" survives a power cut, "fast" the process only
+}
+
+// Tools configures the built-in tools.
+type Tools struct {
+	Workspace string `yaml:"workspace"` // WorkspacePerConversation or WorkspaceShared
+}
+
+// Values of Tools.Workspace.
+const (
+	WorkspacePerConversation = "per_conversation"
+	WorkspaceShared          = "shared"
+)
+
+// Log configures the log.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn or error
+	Format string `yaml:"format"` // text or json
+}
+
+// Health configures the endpoint with /healthz and /readyz.
+type Health struct {
+	Listen string `yaml:"listen"` // host:port; "" is off
+}
+
+// Defaults returns what holds where the configuration says nothing. Load adds
+// the offline model if there is no model, and the web chat if there is no
+// channel.
+func Defaults() *Config {
+	return &Config{
+		DataDir:  "~/.dragoman",
+		Timezone: "Local",
+		Agent: Agent{
+			MaxIterations:    20,
+			MaxParallelTurns: 1024,
+			TurnTimeout:      5 * time.Minute,
+			TurnsPerMinute:   10,
+			HistoryMessages:  100,
+		},
+		Store:         Store{Driver: "memory", Durability: "full"},
+		Tools:         Tools{Workspace: WorkspacePerConversation},
+		Log:           Log{Level: "info", Format: "text"},
+		ShutdownGrace: 20 * time.Second,
+	}
+}
+
+// maxFile bounds a configuration file; a real one has a few kilobytes.
+const maxFile = 1 << 20
+
+// Load reads the configuration at path. With an empty path it takes the first
+// that exists of ./config.yaml and dragoman/config.yaml in the user's
+// configuration folder, and otherwise built-in defaults. env is os.Getenv, or a
+// test's own; it serves ${NAME} in the file and, for the parts the file leaves
+// out, the variables EnvVars lists.
+//
+// A mistake in what was written is an *Error. Load reads files named by
+// "file:" values and nothing else; it opens no connection.
+func Load(path string, env func(string) string) (*Config, error) {
+	if path == "" {
+		path = find(env)
+	}
+	doc := &document{env: env, dir: "."}
+	if path != "" {
+		text, err := readFile(path)
+		if err != nil {
+			return nil, err
+		}
+		doc.path, doc.file, doc.dir = path, filepath.Base(path), filepath.Dir(path)
+		if doc.root, err = doc.parse(text); err != nil {
+			return nil, err
+		}
+	}
+	return build(doc)
+}
+
+// FromEnv is Load without a file: environment variables and defaults.
+func FromEnv(env func(string) string) (*Config, error) {
+	return build(&document{env: env, dir: "."})
+}
+
+// build turns a parsed document into a checked configuration.
+func build(doc *document) (*Config, error) {
+	doc.addEnvironment()
+	cfg := Defaults()
+	cfg.doc = doc
+	d := decoder{doc: doc}
+	if doc.root != nil {
+		d.decode(doc.root, "", cfg)
+	}
+	d.fill(cfg)
+	if len(d.problems) == 0 { // a half-read configuration would only add confusing remarks
+		v := validator{decoder: &d, cfg: cfg}
+		v.check()
+	}
+	if err := d.err(); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// fill adds what stands in for absent parts.
+func (d *decoder) fill(cfg *Config) {
+	if len(cfg.Models) == 0 {
+		m := Model{Provider: "offline"}
+		m.setDefaults()
+		cfg.Models = map[string]Model{"main": m}
+	}
+	if len(cfg.Channels) == 0 {
+		cfg.Channels = map[string]Section{"webchat": d.doc.section("webchat")}
+	}
+	if cfg.Agent.Model == "" {
+		cfg.Agent.Model = "main"
+		if len(cfg.Models) == 1 {
+			for name := range cfg.Models {
+				cfg.Agent.Model = name
+			}
+		}
+	}
+	if dir, err := expandHome(cfg.DataDir, d.doc.env); err != nil {
+		d.add("data_dir", "%v", err)
+	} else {
+		cfg.DataDir = dir
+	}
+}
+
+// Path returns the file the configuration was read from, "" for none.
+func (c *Config) Path() string { return c.doc.path }
+
+// Location returns the time zone. It has been checked when c was loaded.
+func (c *Config) Location() *time.Location {
+	loc, err := time.LoadLocation(c.Timezone)
+	if err != nil {
+		return time.Local
+	}
+	return loc
+}
+
+// Only leaves one channel of the given type, named like it and with an empty
+// section, and switches the health endpoint off: what a program that talks to
+// one terminal needs.
+func (c *Config) Only(channel string) {
+	c.Channels = map[string]Section{channel: c.doc.section(channel)}
+	c.Health.Listen = ""
+}
+
+// OnSecret calls fn with every secret the configuration holds, and later with
+// each that an adapter reads from its section, so that a log can hide them. It
+// is called before sections are decoded, from the goroutine that decodes them.
+func (c *Config) OnSecret(fn func(string)) {
+	for _, s := range c.doc.secrets {
+		fn(s)
+	}
+	c.doc.onSecret = fn
+}
+
+// Errorf returns an *Error about the value at a key path such as
+// "models.main.api_key", with the place where it stands if it stands anywhere.
+func (c *Config) Errorf(path, format string, args ...any) error {
+	d := decoder{doc: c.doc}
+	d.add(path, format, args...)
+	return d.err()
+}
+
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return nil, newError("config: %s is a folder: name the file", path)
+	}
+	if err == nil && info.Size() > maxFile {
+		return nil, newError("config: %s is larger than %d bytes: this is no configuration", path, maxFile)
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, newError("config: there is no file %s", path)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, newError("config: %s cannot be read: permission denied", path)
+	case err != nil:
+		return nil, fmt.Errorf("config: read %s: %w", path, err)
+	}
+	return text, nil
+}
+
+// find returns the first configuration file there is, or "".
+func find(env func(string) string) string {
+	places := []string{"config.yaml"}
+	if dir := userConfigDir(env); dir != "" {
+		places = append(places, filepath.Join(dir, "dragoman", "config.yaml"))
+	}
+	for _, p := range places {
+		// One that is there but cannot be read is an error later, not a reason
+		// to run with something else.
+		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) {
+			return p
+		}
+	}
+	return ""
+}
+
+// userConfigDir is os.UserConfigDir over env.
+func userConfigDir(env func(string) string) string {
+	home := env("HOME")
+	switch {
+	case runtime.GOOS == "windows":
+		return env("AppData")
+	case runtime.GOOS == "darwin" && home != "":
+		return filepath.Join(home, "Library", "Application Support")
+	case env("XDG_CONFIG_HOME") != "":
+		return env("XDG_CONFIG_HOME")
+	case home != "":
+		return filepath.Join(home, ".config")
+	}
+	return ""
+}
+
+// expandHome replaces a leading "~".
+func expandHome(path string, env func(string) string) (string, error) {
+	if path != "~" && (len(path) < 2 || path[0] != '~' || !os.IsPathSeparator(path[1])) {
+		return path, nil
+	}
+	home := env("HOME")
+	if home == "" && runtime.GOOS == "windows" {
+		home = env("USERPROFILE")
+	}
+	if home == "" {
+		return "", fmt.Errorf("%q needs a home folder and there is none: give a full path", path)
+	}
+	return filepath.Join(home, path[1:]), nil
+}

@@ -1,0 +1,170 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // a container has no zone files; costs 450 KB
+)
+
+// validator checks values that have the right kind.
+type validator struct {
+	*decoder
+	cfg *Config
+}
+
+func (v *validator) check() {
+	c := v.cfg
+	if c.DataDir == "" {
+		v.add("data_dir", "must name a folder")
+	}
+	for i, o := range c.Owners {
+		if channel, id, ok := strings.Cut(o, ":"); !ok || channel == "" || id == "" {
+			v.add(fmt.Sprintf("owners[%d]", i), "expected channel:id, for example telegram:12345, found %q", o)
+		}
+	}
+	if _, err := time.LoadLocation(c.Timezone); err != nil || c.Timezone == "" {
+		v.add("timezone", "there is no time zone %q: write a name such as Europe/Berlin, UTC or Local", c.Timezone)
+	}
+	v.agent(c.Agent)
+	v.models()
+	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
+		if !isName(name) {
+			v.add("channels."+name, "a channel's name has only letters, digits, - and _")
+		}
+	}
+	v.oneOf("store.durability", c.Store.Durability, "full", "fast")
+	v.oneOf("tools.workspace", c.Tools.Workspace, WorkspacePerConversation, WorkspaceShared)
+	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	v.oneOf("log.format", c.Log.Format, "text", "json")
+	if c.Health.Listen != "" && !isListen(c.Health.Listen) {
+		v.add("health.listen", "expected host:port, for example 127.0.0.1:8081, found %q", c.Health.Listen)
+	}
+	between(v, "shutdown_grace", c.ShutdownGrace, 0, 10*time.Minute)
+}
+
+func (v *validator) agent(a Agent) {
+	between(v, "agent.max_iterations", a.MaxIterations, 1, 1000)
+	between(v, "agent.max_parallel_turns", a.MaxParallelTurns, 1, 1_000_000)
+	between(v, "agent.turn_timeout", a.TurnTimeout, time.Second, 24*time.Hour)
+	between(v, "agent.turns_per_minute", a.TurnsPerMinute, 0, 100_000)
+	between(v, "agent.history_messages", a.HistoryMessages, 1, 100_000)
+	if _, ok := v.cfg.Models[a.Model]; !ok {
+		v.model("agent.model", a.Model)
+	}
+}
+
+func (v *validator) models() {
+	for _, name := range slices.Sorted(maps.Keys(v.cfg.Models)) {
+		m, path := v.cfg.Models[name], "models."+name
+		if m.Provider == "" {
+			v.absent(path, "provider", "say who serves the model, for example openai")
+		}
+		if u, err := url.Parse(m.BaseURL); m.BaseURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+			v.add(path+".base_url", "expected an address that begins with http:// or https://")
+		}
+		between(v, path+".max_concurrent", m.MaxConcurrent, 0, 1_000_000)
+		between(v, path+".timeout", m.Timeout, time.Second, time.Hour)
+		for i, f := range m.Fallback {
+			at := fmt.Sprintf("%s.fallback[%d]", path, i)
+			if _, ok := v.cfg.Models[f]; !ok {
+				v.model(at, f)
+			} else if f == name {
+				v.add(at, "a model cannot stand in for itself")
+			}
+		}
+	}
+}
+
+// model reports a name that is none of the models.
+func (v *validator) model(path, name string) {
+	v.unknown(path, "model", name, slices.Sorted(maps.Keys(v.cfg.Models)))
+}
+
+// absent reports a missing key at the place of what it is missing from.
+func (v *validator) absent(path, key, what string) {
+	if _, ok := v.doc.places[join(path, key)]; !ok {
+		v.doc.places[join(path, key)] = v.doc.places[path]
+	}
+	v.add(join(path, key), "%s", what)
+}
+
+// unknown reports a name that should have been one of known.
+func (d *decoder) unknown(path, what, name string, known []string) {
+	if n := nearest(name, known); n != "" {
+		d.add(path, "there is no %s %q: did you mean %q?", what, name, n)
+		return
+	}
+	d.add(path, "there is no %s %q: there are %s", what, name, strings.Join(known, ", "))
+}
+
+func (v *validator) oneOf(path, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		v.add(path, "expected %s, found %q", strings.Join(allowed, " or "), value)
+	}
+}
+
+func between[T cmp.Ordered](v *validator, path string, value, low, high T) {
+	if value < low || value > high {
+		v.add(path, "expected a value from %v to %v, found %v", low, high, value)
+	}
+}
+
+// isName reports whether s can be part of an address, "name:chat".
+func isName(s string) bool {
+	for _, c := range []byte(s) {
+		if c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isListen reports whether s is host:port with a port that exists.
+func isListen(s string) bool {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n <= 65535
+}
+
+// Names are the words a program has an implementation for.
+type Names struct {
+	Channels  []string
+	Providers []string
+	Stores    []string
+}
+
+// Check reports names in c that the program does not know. It needs to be told
+// them, because only the program knows what it was built with.
+func (c *Config) Check(known Names) error {
+	d := decoder{doc: c.doc}
+	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
+		s := c.Channels[name]
+		if slices.Contains(known.Channels, s.Type()) {
+			continue
+		}
+		path := s.path
+		if _, ok := c.doc.places[path+".type"]; ok {
+			path += ".type"
+		}
+		d.unknown(path, "channel type", s.Type(), known.Channels)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Models)) {
+		if p := c.Models[name].Provider; !slices.Contains(known.Providers, p) {
+			d.unknown("models."+name+".provider", "provider", p, known.Providers)
+		}
+	}
+	if !slices.Contains(known.Stores, c.Store.Driver) {
+		d.unknown("store.driver", "store driver", c.Store.Driver, known.Stores)
+	}
+	return d.err()
+}
