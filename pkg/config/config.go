@@ -148,7 +148,7 @@ func build(doc *document) (*Config, error) {
 	doc.addEnvironment()
 	cfg := Defaults()
 	cfg.doc = doc
-	d := decoder{doc: doc}
+	d := decoder{doc: doc, problems: doc.problems}
 	if doc.root != nil {
 		d.decode(doc.root, "", cfg)
 	}

@@ -24,6 +24,7 @@ type document struct {
 	places   map[string]place      // by key path
 	varOf    map[*yaml.Node]string // values that stand in an environment variable
 	expanded map[*yaml.Node]bool   // values that hold something of the environment: never shown
+	problems []problem             // what was wrong already when it was parsed
 	secrets  []string
 	onSecret func(string)
 }
@@ -72,9 +73,7 @@ func (doc *document) parse(text []byte) (*yaml.Node, error) {
 	}
 	r := resolver{decoder: decoder{doc: doc}, nodes: maxNodes}
 	root := r.resolve(node.Content[0], "", 0)
-	if err := r.err(); err != nil {
-		return nil, err
-	}
+	doc.problems = r.problems
 	if isNull(root) {
 		return nil, nil //nolint:nilnil // as above
 	}
@@ -141,7 +140,10 @@ func (r *resolver) resolve(n *yaml.Node, path string, depth int) *yaml.Node {
 		return r.mapping(n, path, depth)
 	default:
 		out := &yaml.Node{Kind: yaml.ScalarNode, Tag: n.ShortTag(), Value: n.Value, Line: n.Line}
-		if text, changed := r.expand(n, path); changed {
+		text, changed, ok := r.expand(n, path)
+		if !ok {
+			out.Value, out.Tag = "", "!!null" // so that only the expansion is reported
+		} else if changed {
 			out.Value, out.Tag = text, "!!str"
 			if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
 				out.Tag = (&yaml.Node{Kind: yaml.ScalarNode, Value: text}).ShortTag()
@@ -208,10 +210,11 @@ func (r *resolver) report(n *yaml.Node, text string) {
 }
 
 // expand replaces ${NAME} and ${NAME:-default} in a scalar; $${ stands for a
-// plain ${. changed tells whether there was anything to replace.
-func (r *resolver) expand(n *yaml.Node, path string) (text string, changed bool) {
+// plain ${. changed tells whether there was anything to replace, ok whether that
+// was possible.
+func (r *resolver) expand(n *yaml.Node, path string) (text string, changed, ok bool) {
 	if !strings.Contains(n.Value, "${") {
-		return n.Value, false
+		return n.Value, false, true
 	}
 	var out strings.Builder
 	rest := n.Value
@@ -219,7 +222,7 @@ func (r *resolver) expand(n *yaml.Node, path string) (text string, changed bool)
 		before, after, ok := strings.Cut(rest, "${")
 		if !ok {
 			out.WriteString(rest)
-			return out.String(), true
+			return out.String(), true, true
 		}
 		if plain, ok := strings.CutSuffix(before, "$"); ok {
 			out.WriteString(plain + "${")
@@ -231,12 +234,13 @@ func (r *resolver) expand(n *yaml.Node, path string) (text string, changed bool)
 		name, fallback, hasFallback := strings.Cut(inner, ":-")
 		if !closed || !isVariable(name) {
 			r.report(n, path+": expected ${NAME} or ${NAME:-default}; for a plain \"${\" write \"$${\"")
-			return n.Value, true
+			return "", true, false
 		}
 		value := r.doc.env(name)
 		switch {
 		case value == "" && !hasFallback:
 			r.report(n, fmt.Sprintf("%s: the environment variable %s is not set (if it may be empty, write ${%s:-})", path, name, name))
+			return "", true, false
 		case value == "":
 			value = fallback
 		}

@@ -28,11 +28,11 @@ func ParseSection(name, text string) (Section, error) {
 	if err != nil {
 		return Section{}, err
 	}
-	if root == nil {
-		return doc.section(name), nil
+	d := decoder{doc: doc, problems: doc.problems}
+	s := doc.section(name)
+	if root != nil {
+		s = d.section(root, join("channels", name))
 	}
-	d := decoder{doc: doc}
-	s := d.section(root, join("channels", name))
 	return s, d.err()
 }
 
