@@ -123,6 +123,7 @@ type Task struct {
 	Sender     bus.Sender
 	Group      bool
 	ReplyTo    string
+	Metadata   map[string]string
 	Hops       int
 	State      TaskState
 	Result     *bus.FollowUp // from TaskDone on
@@ -170,8 +171,9 @@ type Writer interface {
 	Apply(ctx context.Context, tx Tx) (Result, error)
 	// Post applies tx after everything the same goroutine applied or posted
 	// before, without waiting until it is durable. It may block when too much
-	// waits. A failure shows in Health until a later write succeeds; after Close
-	// it does nothing.
+	// waits. What was posted can be read when the goroutine's next Apply has
+	// returned. A failure shows in Health until a later write succeeds; after
+	// Close it does nothing.
 	Post(tx Tx)
 	// Health returns nil when the ledger can be written, otherwise why not.
 	Health() error

@@ -13,6 +13,7 @@ import (
 type Call struct {
 	ID         string // the model's id of the call, or one of ours
 	Tool       string
+	Label      string // what an asynchronous call is about, in a few words; for lists of tasks
 	Channel    string // with ChatID: the conversation that asked
 	ChatID     string
 	ThreadID   string // the topic or thread inside it, as the platform names it

@@ -1,0 +1,280 @@
+// Package agent runs one turn: it loads the history, builds the prompt, runs
+// the tool loop and says what the turn came to. It starts no goroutine and
+// sends nothing; the gateway does both.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+	"github.com/dragoman-chat/dragoman/pkg/tools"
+)
+
+// History is the part of the store a turn reads.
+type History interface {
+	History(ctx context.Context, session string, limit int) ([]store.Entry, error)
+}
+
+// Config is what all turns have in common.
+type Config struct {
+	Provider      providers.LLMProvider
+	Model         string
+	Options       map[string]any
+	Tools         *tools.ToolRegistry
+	History       History
+	SystemPrompt  string // "" means DefaultSystemPrompt
+	MaxIterations int
+	// HistoryMessages is how many stored messages a turn sees at most.
+	HistoryMessages int
+	// Zone gives the time zone of a conversation.
+	Zone func(ctx context.Context, at bus.Address) *time.Location
+	Log  *slog.Logger
+}
+
+// Agent runs turns. It is safe for concurrent use.
+type Agent struct{ cfg Config }
+
+// New returns an agent.
+func New(cfg Config) *Agent {
+	if cfg.SystemPrompt == "" {
+		cfg.SystemPrompt = DefaultSystemPrompt
+	}
+	return &Agent{cfg: cfg}
+}
+
+// Journal takes the steps of a turn to the ledger. With wait it returns when
+// they are durable.
+type Journal func(ctx context.Context, tx store.Tx, wait bool) error
+
+// Turn is one run of the agent.
+type Turn struct {
+	ID string
+	// Messages are what the turn answers, one or more, all of one sender in one
+	// conversation. They reach the model as one message.
+	Messages []bus.InboundMessage
+	// Steps is what an interrupted turn had already done.
+	Steps []store.Step
+	// Journal is told every step. nil means the steps are not recorded.
+	Journal Journal
+	// Show makes the outbox rows for a tool result the person is to see.
+	Show func(call tools.Call, text string) []store.Outbound
+	// AsyncCallback and Pending serve asynchronous tools: the way back for a
+	// result, and the row that is written before the model hears of the task.
+	AsyncCallback func(tools.Call) tools.AsyncCallback
+	Pending       func(tools.Call) store.Task
+	// OnEvent hears the loop's events; it must not block.
+	OnEvent func(tools.Event)
+}
+
+// Outcome is what a turn came to.
+type Outcome struct {
+	// Answer is the final text, Markdown; "" if the model had nothing to add.
+	Answer string
+	// History is what the turn adds to the conversation, valid also when the
+	// turn failed or was cut short.
+	History    []store.Entry
+	Rounds     int
+	StopReason tools.StopReason
+	Usage      providers.Usage
+}
+
+type turnKey struct{}
+
+// Run runs t and blocks until it is over or ctx ends. A failure comes with an
+// Outcome whose History is valid; Apology turns it into words for the person.
+func (a *Agent) Run(ctx context.Context, t Turn) (Outcome, error) {
+	last := t.Messages[len(t.Messages)-1]
+	past, err := a.cfg.History.History(ctx, last.SessionKey, a.cfg.HistoryMessages)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("agent: load history: %w", err)
+	}
+	question := providers.Message{Role: providers.RoleUser, Content: userText(t.Messages)}
+	now := time.Now()
+
+	messages := make([]providers.Message, 0, len(past)+2)
+	messages = append(messages, a.systemMessage(ctx, last, now))
+	messages = append(messages, recent(past)...)
+	messages = append(messages, question)
+	done, rounds := replay(t.Steps)
+	messages = append(messages, done...)
+
+	ctx = context.WithValue(ctx, turnKey{}, &t)
+	ctx = tools.WithMetadata(tools.WithCall(ctx, callOf(t.ID, last)), last.Metadata)
+	res, err := tools.RunToolLoop(ctx, tools.ToolLoopConfig{
+		Provider:      a.cfg.Provider,
+		Model:         a.cfg.Model,
+		Tools:         a.cfg.Tools,
+		MaxIterations: a.cfg.MaxIterations,
+		LLMOptions:    a.cfg.Options,
+		AsyncCallback: t.AsyncCallback,
+		OnEvent:       t.OnEvent,
+		FinalAnswer:   true,
+		Checkpoint:    t.checkpoint,
+		Rounds:        rounds,
+	}, messages, last.Channel, last.ChatID)
+
+	out := Outcome{History: make([]store.Entry, 0, len(done)+4)}
+	add := func(m providers.Message) {
+		out.History = append(out.History, store.Entry{Session: last.SessionKey, Message: m, Time: now})
+	}
+	add(question)
+	for _, m := range done {
+		add(m)
+	}
+	if res != nil {
+		out.Answer, out.Rounds, out.StopReason, out.Usage = res.Content, res.Iterations, res.StopReason, res.Usage
+		for _, m := range res.Messages {
+			add(m)
+		}
+	}
+	if err != nil {
+		add(providers.Message{Role: providers.RoleAssistant, Content: noAnswer(ctx, err)})
+		return out, fmt.Errorf("agent: %w", err)
+	}
+	return out, nil
+}
+
+// callOf is what every call of a turn has in common.
+func callOf(turn string, m bus.InboundMessage) tools.Call {
+	c := tools.Call{
+		Channel:    m.Channel,
+		ChatID:     m.ChatID,
+		ThreadID:   m.Metadata["thread_id"],
+		MessageID:  m.MessageID,
+		SenderID:   m.Sender.ID,
+		Principal:  m.Principal,
+		SessionKey: m.SessionKey,
+		Turn:       turn,
+		Hops:       m.Hops,
+	}
+	if m.Group {
+		c.ReplyTo = m.MessageID
+	}
+	return c
+}
+
+// checkpoint writes one step of the loop. Only the beginning of a call is
+// waited for: what was done before is then on disk too, since the ledger keeps
+// the order.
+func (t *Turn) checkpoint(ctx context.Context, r tools.Record) error {
+	if t.Journal == nil {
+		return nil
+	}
+	step := store.Step{Turn: t.ID, Round: r.Round, CallID: r.Call.ID, Tool: r.Call.Tool, Message: r.Message}
+	tx := store.Tx{}
+	switch r.Kind {
+	case tools.RecordReply:
+		step.Kind = store.StepReply
+	case tools.RecordBegin:
+		step.Kind = store.StepBegin
+	case tools.RecordEnd:
+		step.Kind = store.StepEnd
+		if r.Result.ForUser != "" && !r.Result.Silent && t.Show != nil {
+			tx.Send = t.Show(r.Call, r.Result.ForUser)
+		}
+		if r.Result.Async && t.Pending != nil {
+			tx.Tasks = []store.Task{t.Pending(r.Call)}
+		}
+	}
+	tx.Steps = []store.Step{step}
+	return t.Journal(ctx, tx, r.Kind == tools.RecordBegin || len(tx.Tasks) > 0)
+}
+
+// replay turns the steps of an interrupted turn back into messages. A call that
+// had begun and has no result may or may not have taken effect, and running it
+// again could do harm, so the model is told just that.
+func replay(steps []store.Step) (messages []providers.Message, rounds int) {
+	ended := map[string]bool{}
+	for _, s := range steps {
+		switch s.Kind {
+		case store.StepReply:
+			messages = append(messages, s.Message)
+			rounds = s.Round
+			clear(ended)
+		case store.StepEnd:
+			messages = append(messages, s.Message)
+			ended[s.CallID] = true
+		case store.StepBegin:
+		}
+	}
+	for _, s := range steps {
+		if s.Kind == store.StepBegin && s.Round == rounds && !ended[s.CallID] {
+			messages = append(messages, providers.Message{
+				Role: providers.RoleTool, ToolCallID: s.CallID,
+				Content: "interrupted by a restart, outcome unknown: check before you do it again",
+			})
+		}
+	}
+	return messages, rounds
+}
+
+// RunTask runs a sub-agent for a task that a turn handed out, with the tools of
+// the turn except spawn, and returns its result. It blocks until the task is
+// done or ctx ends.
+func (a *Agent) RunTask(ctx context.Context, call tools.Call, task string) *tools.ToolResult {
+	sub := call
+	sub.AgentID = call.Key()
+	sub.Turn = call.Turn + "/" + sub.AgentID
+	cfg := tools.ToolLoopConfig{
+		Provider:      a.cfg.Provider,
+		Model:         a.cfg.Model,
+		Tools:         a.cfg.Tools.View(func(name string) bool { return name != "spawn" }),
+		MaxIterations: a.cfg.MaxIterations,
+		LLMOptions:    a.cfg.Options,
+		FinalAnswer:   true,
+	}
+	if t, ok := ctx.Value(turnKey{}).(*Turn); ok {
+		cfg.AsyncCallback = t.AsyncCallback
+	}
+	ctx = tools.WithYield(tools.WithCall(ctx, sub), nil) // a task holds no turn slot
+	res, err := tools.RunToolLoop(ctx, cfg, []providers.Message{
+		{Role: providers.RoleSystem, Content: subAgentPrompt},
+		{Role: providers.RoleUser, Content: task},
+	}, call.Channel, call.ChatID)
+	if err != nil {
+		return tools.ErrorResult("The background task failed: " + Apology(err)).WithError(err)
+	}
+	if res.Content == "" {
+		return tools.ErrorResult("The background task ended without a result.")
+	}
+	return tools.NewToolResult(res.Content)
+}
+
+// ErrStopped is the cause of a turn's context when a person stopped it.
+var ErrStopped = errors.New("stopped by the person")
+
+// Apology says to the person, kindly and without internals, why there is no
+// answer.
+func Apology(err error) string {
+	switch providers.KindOf(err) {
+	case providers.KindRateLimit, providers.KindOverloaded:
+		return "The language model is too busy to answer at the moment. Please ask again in a minute."
+	case providers.KindAuth, providers.KindBilling:
+		return "I cannot use my language model: its account needs the attention of whoever runs me. Please ask again later."
+	case providers.KindContextOverflow:
+		return "This conversation has grown too long for the language model. /new starts a fresh one."
+	case providers.KindInvalidRequest:
+		return "The language model did not accept this conversation. /new starts a fresh one; whoever runs me finds the reason in the log."
+	case providers.KindUnreachable:
+		return "I cannot reach my language model at the moment. Please ask again in a little while."
+	case providers.KindTimeout:
+		return "The language model took too long to answer. Please ask again."
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "That took longer than I am allowed to spend on one answer, so I stopped. Please ask again, perhaps for less at once."
+	}
+	return "Something went wrong on my side and I could not answer. Please ask again."
+}
+
+func noAnswer(ctx context.Context, err error) string {
+	if errors.Is(context.Cause(ctx), ErrStopped) {
+		return "(stopped by the person before the answer was finished)"
+	}
+	return "(no answer was given: " + Apology(err) + ")"
+}

@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+)
+
+// maxStrangers is how many strangers are remembered as having been told how to
+// be let in.
+const maxStrangers = 4096
+
+// verdict is what admission decides about a message.
+type verdict int
+
+const (
+	drop   verdict = iota // not for us: nothing is stored but the cursor
+	refuse                // for us, but the sender may not: a hint, once
+	accept                // gets its turn, or is a command
+)
+
+// PublishInbound implements bus.Inbox.
+func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
+	select {
+	case <-g.started:
+	case <-ctx.Done():
+		return fmt.Errorf("gateway: admit: %w", ctx.Err())
+	}
+	tx := store.Tx{}
+	for _, c := range batch.Cursors {
+		tx.Facts = append(tx.Facts, store.Fact{Key: c.Key, Value: c.Value})
+	}
+	for _, m := range batch.Messages {
+		p, ok := g.ports[m.Channel]
+		if !ok {
+			return fmt.Errorf("gateway: admit: no channel is called %q", m.Channel)
+		}
+		if m.Kind == bus.KindFollowUp {
+			return errors.New("gateway: admit: a follow-up cannot come from outside")
+		}
+		m.Principal = bus.Principal(m.Channel, m.Sender.ID)
+		m.SessionKey = m.Address.String()
+		m.Hops, m.FollowUp = 0, nil
+		switch g.decide(p, m) {
+		case accept:
+			tx.Admit = append(tx.Admit, m)
+		case refuse:
+			tx.Send = append(tx.Send, g.refusal(m)...)
+		case drop:
+			g.log.Debug("message dropped", "channel", m.Channel, "chat_id", m.ChatID, "message_id", m.MessageID)
+		}
+	}
+	return g.admit(ctx, tx)
+}
+
+// admit writes tx and sets in motion what it made: a worker for each admitted
+// message, a sender for each outbox row. Every message, whether from a platform
+// or a follow-up of our own, comes through here.
+func (g *Gateway) admit(ctx context.Context, tx store.Tx) error {
+	res, err := g.cfg.Store.Apply(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("gateway: admit: %w", err)
+	}
+	if res.Duplicates > 0 {
+		g.log.Info("duplicates dropped", "count", res.Duplicates)
+	}
+	g.senders.enqueue(res.Queued)
+	for _, row := range res.Admitted {
+		if g.command(row) {
+			continue
+		}
+		g.lanes.enqueue(row)
+	}
+	return nil
+}
+
+// decide is the one place that says who is answered, for all channels.
+func (g *Gateway) decide(p *port, m bus.InboundMessage) verdict {
+	if m.ForOther || m.Sender.Bot {
+		return drop
+	}
+	if m.Group && !addressed(p, m) {
+		return drop
+	}
+	if g.mayAsk(p, m) || g.own.claims(m) {
+		return accept
+	}
+	return refuse
+}
+
+// addressed reports whether a message in a group is meant for the bot.
+func addressed(p *port, m bus.InboundMessage) bool {
+	groups := ""
+	if p.gate != nil {
+		groups = p.gate.Groups
+	}
+	switch groups {
+	case "never":
+		return false
+	case "always":
+		return true
+	}
+	return m.Mentioned || m.ReplyToBot || isCommand(m.Command)
+}
+
+// mayAsk reports whether the sender may use the bot where the message stands.
+func (g *Gateway) mayAsk(p *port, m bus.InboundMessage) bool {
+	if p.gate == nil || g.isOwner(p, m.Principal) {
+		return true
+	}
+	for _, u := range p.gate.AllowUsers {
+		if u == "*" || u == m.Sender.ID || m.Sender.Username != "" && strings.EqualFold(u, "@"+m.Sender.Username) {
+			return true
+		}
+	}
+	if !m.Group {
+		return false
+	}
+	for _, c := range p.gate.AllowChats {
+		if c == "*" || c == m.ChatID || c == m.Parent.ChatID && c != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *Gateway) isOwner(p *port, principal string) bool {
+	return p.owners || g.own.has(principal)
+}
+
+// IsOwner reports whether principal may do everything. Safe for concurrent use.
+func (g *Gateway) IsOwner(principal string) bool {
+	channel, _, _ := strings.Cut(principal, ":")
+	p, ok := g.ports[channel]
+	return ok && g.isOwner(p, principal)
+}
+
+// Known returns the names of the channels, sorted.
+func (g *Gateway) Known() []string {
+	names := make([]string, 0, len(g.ports))
+	for name := range g.ports {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// refusal tells a stranger, once, how to be let in, and the operator which line
+// lets them in.
+func (g *Gateway) refusal(m bus.InboundMessage) []store.Outbound {
+	if !g.strange.first(m.Principal) {
+		return nil
+	}
+	line := fmt.Sprintf("allow_users: [%q]", m.Sender.ID)
+	g.log.Info("a stranger was refused; to let them in, add the line to the channel's section",
+		"channel", m.Channel, "chat_id", m.ChatID, "sender", m.Sender.ID, "line", line)
+	text := "I am a private bot and do not know you yet. Whoever runs me can let you in; tell them this id: `" + m.Sender.ID + "`"
+	if m.Group {
+		text += ", or, for everybody here, the id of this chat: `" + cmp.Or(m.Parent.ChatID, m.ChatID) + "`"
+	}
+	return g.outgoing(m, "refusal", text)
+}
+
+// outgoing makes the outbox rows for a text in the conversation of m, quoting
+// it in a group. what distinguishes several texts about one message.
+func (g *Gateway) outgoing(m bus.InboundMessage, what, text string) []store.Outbound {
+	out := bus.OutboundMessage{Address: m.Address, Key: bus.Key(m.Channel, m.ID, what), Text: text}
+	if m.Group {
+		out.ReplyTo = m.MessageID
+	}
+	return g.rows("", out)
+}

@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/agent"
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+	"github.com/dragoman-chat/dragoman/pkg/tools"
+)
+
+// asyncCallback is the way back for one asynchronous call: its result re-enters
+// as a follow-up, in the conversation and with the rights of the turn that
+// asked, whatever runs there meanwhile.
+func (g *Gateway) asyncCallback(state *turnState, call tools.Call) tools.AsyncCallback {
+	return func(_ context.Context, r *tools.ToolResult) {
+		state.mu.Lock()
+		defer state.mu.Unlock()
+		task := taskOf(state, call)
+		if state.fired == nil {
+			state.fired = make(map[string]struct{})
+		}
+		state.fired[task.ID] = struct{}{}
+
+		result := &bus.FollowUp{Task: task.ID, Label: task.Label, ForLLM: r.ForLLM, IsError: r.IsError}
+		if result.ForLLM == "" && r.Err != nil {
+			result.ForLLM = r.Err.Error()
+		}
+		if !r.Silent {
+			result.ForUser = r.ForUser
+		}
+		task.State, task.Result = store.TaskDone, result
+		g.deliverTask(task)
+	}
+}
+
+// deliverTask stores a finished task and its follow-up in one step.
+func (g *Gateway) deliverTask(task store.Task) {
+	m := followUp(task)
+	task.State = store.TaskDelivered
+	if err := g.admit(context.WithoutCancel(g.work), store.Tx{Tasks: []store.Task{task}, Admit: []bus.InboundMessage{m}}); err != nil {
+		g.log.Error("cannot store the result of a background task", "channel", m.Channel, "chat_id", m.ChatID, "tool", task.Tool, "err", err)
+	}
+}
+
+func followUp(task store.Task) bus.InboundMessage {
+	return bus.InboundMessage{
+		Address: task.Address, Parent: task.Parent, Group: task.Group,
+		ID: "f:" + task.ID, MessageID: task.ReplyTo, Sender: task.Sender, Kind: bus.KindFollowUp, Time: time.Now(),
+		Metadata: task.Metadata, Principal: task.Principal, SessionKey: task.SessionKey, Hops: task.Hops, FollowUp: task.Result,
+	}
+}
+
+// taskOf pins an asynchronous call to the conversation, the sender and the
+// message of its turn.
+func taskOf(state *turnState, call tools.Call) store.Task {
+	m := state.msg
+	return store.Task{
+		ID: call.Key(), Tool: call.Tool, Label: call.Label, Address: m.Address, Parent: m.Parent, Group: m.Group,
+		SessionKey: m.SessionKey, Principal: m.Principal, Sender: m.Sender, ReplyTo: m.MessageID, Metadata: m.Metadata,
+		Hops: m.Hops + 1, State: store.TaskPending, Started: time.Now(),
+	}
+}
+
+// restoreTasks delivers what finished before an earlier run ended, and says of
+// what did not that it was interrupted.
+func (g *Gateway) restoreTasks(ctx context.Context) error {
+	open, err := g.cfg.Store.OpenTasks(ctx)
+	if err != nil {
+		return fmt.Errorf("gateway: read background tasks: %w", err)
+	}
+	for _, task := range open {
+		if task.Result == nil {
+			text := "A background task was interrupted by a restart and did not finish"
+			if task.Label != "" {
+				text += ": " + task.Label
+			}
+			task.Result = &bus.FollowUp{Task: task.ID, Label: task.Label, ForLLM: text, ForUser: text, IsError: true}
+		}
+		g.deliverTask(task)
+	}
+	return nil
+}
+
+// deliver shows a follow-up as it is, without a turn: it carries a text for the
+// person, or too many follow-ups have led to it.
+func (g *Gateway) deliver(row store.Inbound) {
+	m := row.Message
+	text := m.FollowUp.ForUser
+	if text == "" {
+		text = m.FollowUp.ForLLM
+	}
+	now := time.Now()
+	note, shown := agent.FollowUpHistory(m, text)
+	tx := store.Tx{Done: []int64{row.Seq}, Send: g.outgoing(m, "result", text), History: []store.Entry{
+		{Session: m.SessionKey, Message: note, Time: now},
+		{Session: m.SessionKey, Message: shown, Time: now},
+	}}
+	g.finish(m, "", tx)
+	g.log.Info("follow-up delivered", "channel", m.Channel, "chat_id", m.ChatID, "task", m.FollowUp.Task)
+}
+
+// Remind stores a reminder for the conversation and the person of the turn that
+// ctx belongs to. s holds id, due time and text; the route is filled in here.
+// Storing the same id again changes nothing. It returns when it is durable.
+func (g *Gateway) Remind(ctx context.Context, call tools.Call, s store.Schedule) error {
+	state := stateFrom(ctx)
+	if state == nil {
+		return errors.New("gateway: remind: not called from a turn")
+	}
+	m := state.msg
+	existing, err := g.cfg.Store.Schedules(ctx, m.Address)
+	if err != nil {
+		return fmt.Errorf("gateway: remind: %w", err)
+	}
+	if len(existing) >= maxReminders {
+		return fmt.Errorf("gateway: remind: %d reminders are set here already, cancel one first", len(existing))
+	}
+	s.Address, s.Parent, s.Group, s.SessionKey = m.Address, m.Parent, m.Group, m.SessionKey
+	s.Principal, s.Sender, s.Hops, s.Created = call.Principal, m.Sender, m.Hops+1, time.Now()
+	if _, err := g.cfg.Store.Apply(ctx, store.Tx{Schedules: []store.Schedule{s}}); err != nil {
+		return fmt.Errorf("gateway: remind: %w", err)
+	}
+	g.clock.look()
+	return nil
+}
+
+// maxReminders is how many reminders one conversation can hold.
+const maxReminders = 200
+
+// Reminders lists the reminders of a conversation by due time.
+func (g *Gateway) Reminders(ctx context.Context, of bus.Address) ([]store.Schedule, error) {
+	return g.cfg.Store.Schedules(ctx, of)
+}
+
+// CancelReminder removes a reminder and reports whether there was one.
+func (g *Gateway) CancelReminder(ctx context.Context, of bus.Address, id string) (bool, error) {
+	all, err := g.cfg.Store.Schedules(ctx, of)
+	if err != nil {
+		return false, err
+	}
+	for _, s := range all {
+		if s.ID == id {
+			_, err := g.cfg.Store.Apply(ctx, store.Tx{Unschedule: []string{id}})
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// clock fires what is due. One goroutine owns it.
+type clock struct {
+	g      *Gateway
+	wake   chan struct{} // 1 slot: the schedules have changed
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (c *clock) init() { c.wake = make(chan struct{}, 1) }
+
+func (c *clock) start() {
+	ctx, cancel := context.WithCancel(c.g.work)
+	c.cancel, c.done = cancel, make(chan struct{})
+	go func() {
+		defer close(c.done)
+		c.run(ctx)
+	}()
+}
+
+func (c *clock) stop() {
+	c.cancel()
+	<-c.done
+}
+
+// look makes the clock read the schedules again.
+func (c *clock) look() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// longestSleep bounds how late a reminder can be after the system clock has
+// been set forward or the machine has slept.
+const longestSleep = 30 * time.Second
+
+func (c *clock) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		next := c.fire(ctx)
+		sleep := longestSleep
+		if !next.IsZero() {
+			sleep = min(sleep, max(time.Until(next), 0))
+		}
+		t := time.NewTimer(sleep)
+		select {
+		case <-t.C:
+		case <-c.wake:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// fire turns what is due into follow-ups and returns when the next one is due.
+func (c *clock) fire(ctx context.Context) time.Time {
+	const atOnce = 64
+	due, next, err := c.g.cfg.Store.Due(ctx, time.Now(), atOnce)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.g.log.Error("cannot read the schedules", "err", err)
+		}
+		return time.Now().Add(time.Second)
+	}
+	for _, s := range due {
+		m := bus.InboundMessage{
+			Address: s.Address, Parent: s.Parent, Group: s.Group, ID: "r:" + s.ID, Sender: s.Sender,
+			Kind: bus.KindFollowUp, Time: s.Due, Principal: s.Principal, SessionKey: s.SessionKey, Hops: s.Hops,
+			FollowUp: &bus.FollowUp{Task: s.ID, Label: "reminder", ForUser: "⏰ " + s.Text},
+		}
+		if err := c.g.admit(ctx, store.Tx{Unschedule: []string{s.ID}, Admit: []bus.InboundMessage{m}}); err != nil {
+			c.g.log.Error("cannot deliver a reminder", "channel", s.Address.Channel, "chat_id", s.Address.ChatID, "err", err)
+			return time.Now().Add(time.Second)
+		}
+	}
+	if len(due) == atOnce {
+		return time.Now()
+	}
+	return next
+}

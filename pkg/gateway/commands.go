@@ -1,0 +1,183 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+)
+
+// The commands. All but "new" are answered at once, also while a turn runs;
+// "new" waits for its place in the conversation.
+const (
+	cmdStart = "start"
+	cmdHelp  = "help"
+	cmdID    = "id"
+	cmdNew   = "new"
+	cmdStop  = "stop"
+	cmdTasks = "tasks"
+)
+
+// Commands a sender may give at once, and how fast the right to them comes
+// back, per second. /stop always works.
+const (
+	commandBurst = 20
+	commandRate  = 0.5
+)
+
+const helpText = `Write to me and I answer; in a group, mention me or reply to me.
+
+/new – forget this conversation and start afresh
+/stop – stop what I am doing here, background tasks included
+/tasks – what runs in the background and which reminders are set
+/id – the ids of you and of this chat
+/help – this text`
+
+func isCommand(name string) bool {
+	switch name {
+	case cmdStart, cmdHelp, cmdID, cmdNew, cmdStop, cmdTasks:
+		return true
+	}
+	return false
+}
+
+// command answers an immediate command and reports whether row was one. It
+// does not block for longer than a write to the ledger.
+func (g *Gateway) command(row store.Inbound) bool {
+	m := row.Message
+	if m.Kind != bus.KindMessage || !isCommand(m.Command) || m.Command == cmdNew {
+		return false
+	}
+	if m.Command != cmdStop {
+		if wait, first := g.turnRate.try("command/"+m.Principal, commandRate, commandBurst); wait > 0 {
+			text := ""
+			if first {
+				text = "That is a lot of commands at once. I leave some unanswered now."
+			}
+			g.commit(row, text, store.Tx{})
+			return true
+		}
+	}
+	var text string
+	switch m.Command {
+	case cmdStart:
+		text = g.startText(m)
+	case cmdHelp:
+		text = helpText
+	case cmdID:
+		text = idText(m)
+	case cmdStop:
+		text = g.stop(m)
+	case cmdTasks:
+		text = g.tasksText(m.Address)
+	}
+	g.commit(row, text, store.Tx{})
+	return true
+}
+
+// commit ends a message that needs no turn, with a text for its sender.
+func (g *Gateway) commit(row store.Inbound, text string, tx store.Tx) {
+	tx.Done = append(tx.Done, row.Seq)
+	if text != "" {
+		tx.Send = append(tx.Send, g.outgoing(row.Message, "done", text)...)
+	}
+	res, err := g.cfg.Store.Apply(g.work, tx)
+	if err != nil {
+		g.log.Error("cannot store an answer", "channel", row.Message.Channel, "chat_id", row.Message.ChatID, "err", err)
+		return
+	}
+	g.senders.enqueue(res.Queued)
+}
+
+func (g *Gateway) startText(m bus.InboundMessage) string {
+	if m.Args != "" {
+		ok, err := g.own.claim(g.work, m)
+		if err != nil {
+			g.log.Error("cannot store the owner", "channel", m.Channel, "err", err)
+			return "I could not store that. Please try again."
+		}
+		if ok {
+			g.log.Info("the bot has an owner now", "channel", m.Channel, "principal", m.Principal)
+			return fmt.Sprintf("You are my owner now. To make it permanent, put this into the configuration:\n\n`owners: [%q]`\n\n%s", m.Principal, helpText)
+		}
+	}
+	if p := g.ports[m.Channel]; !g.mayAsk(p, m) {
+		return "That code is not valid. The code stands in my log, and it works once."
+	}
+	return "Hello! " + helpText
+}
+
+func idText(m bus.InboundMessage) string {
+	text := fmt.Sprintf("You: `%s`\nThis chat: `%s`", m.Principal, m.Address)
+	if !m.Parent.IsZero() {
+		text += fmt.Sprintf("\nPart of: `%s`", m.Parent)
+	}
+	return text
+}
+
+// stop ends the turn and the background tasks of a conversation, and sets aside
+// what the sender has waiting there.
+func (g *Gateway) stop(m bus.InboundMessage) string {
+	turn, waiting := g.lanes.cancel(m.Address, m.Principal)
+	tasks := g.cfg.Tools.CancelOutstanding(m.Channel, m.ChatID)
+	if len(waiting) > 0 {
+		g.cfg.Store.Post(store.Tx{Done: waiting})
+	}
+	var what []string
+	if turn {
+		what = append(what, "my answer")
+	}
+	if tasks > 0 {
+		what = append(what, count(tasks, "background task"))
+	}
+	if len(waiting) > 0 {
+		what = append(what, count(len(waiting), "waiting message")+" of yours")
+	}
+	if len(what) == 0 {
+		return "There is nothing to stop."
+	}
+	return "Stopped: " + strings.Join(what, ", ") + "."
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// tasksText lists what runs or waits for its time in a conversation.
+func (g *Gateway) tasksText(at bus.Address) string {
+	var b strings.Builder
+	for _, t := range g.cfg.Tools.Outstanding(at.Channel, at.ChatID) {
+		fmt.Fprintf(&b, "- %s: %s, for %s\n", t.Call.Tool, t.Label, time.Since(t.Started).Round(time.Second))
+	}
+	schedules, err := g.cfg.Store.Schedules(g.work, at)
+	if err != nil {
+		g.log.Error("cannot read the reminders", "channel", at.Channel, "chat_id", at.ChatID, "err", err)
+	}
+	for _, s := range schedules {
+		fmt.Fprintf(&b, "- reminder `%s` at %s: %s\n", s.ID, s.Due.Format("2006-01-02 15:04:05 MST"), s.Text)
+	}
+	if b.Len() == 0 {
+		return "Nothing runs in the background here and no reminder is set."
+	}
+	return b.String()
+}
+
+// unreadable is the answer to a message that holds nothing we can read.
+func unreadable(m bus.InboundMessage) string {
+	if strings.TrimSpace(m.Text) != "" || len(m.Media) == 0 || m.Quoted != nil {
+		return ""
+	}
+	kind := m.Media[0].Kind
+	switch kind {
+	case "voice", "audio":
+		return "I cannot listen to " + kind + " messages yet. Could you write it to me instead?"
+	case "photo", "video", "sticker":
+		return "I cannot see a " + kind + " yet. Could you tell me in words what it is about?"
+	}
+	return "I cannot read a " + kind + " yet. Could you write me the text?"
+}

@@ -1,0 +1,295 @@
+// Package gateway carries messages between channels and the agent. It is the
+// only package that owns concurrency: one worker per live conversation, one
+// sender per conversation with something to say, one goroutine per channel and
+// one clock for reminders. See docs/architecture.md for the whole line.
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/dragoman-chat/dragoman/channels"
+	"github.com/dragoman-chat/dragoman/pkg/agent"
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+	"github.com/dragoman-chat/dragoman/pkg/tools"
+)
+
+// Config is what a gateway is made of.
+type Config struct {
+	Channels []channels.Channel
+	Store    store.Store
+	Agent    *agent.Agent
+	Tools    *tools.ToolRegistry
+	Log      *slog.Logger
+
+	// Owners are principals that may do everything ("telegram:12345"). With
+	// none, and nobody claimed before, Run announces a one-time code.
+	Owners []string
+	// Announce is told the code with which an owner claims the bot.
+	Announce func(code string)
+
+	MaxParallelTurns int           // turns that run at once; the others wait in order
+	TurnTimeout      time.Duration // longest a turn may take; 0 means no limit
+	TurnsPerMinute   int           // turns one sender may start in a minute; 0 means no limit
+	Grace            time.Duration // how long running turns and queued sends may go on at shutdown
+}
+
+// maxHops is how many follow-ups may follow one another with a turn of the
+// model each. At the last one the result is delivered as it is.
+const maxHops = 3
+
+// port is a channel with its capabilities, asked for once.
+type port struct {
+	channels.Channel
+	gate    *channels.Gate // nil: everybody is admitted
+	owners  bool           // everybody is an owner
+	typer   channels.Typer
+	limiter channels.TextLimiter
+	rater   channels.Rater
+	health  channels.Healther
+
+	mu    sync.Mutex // guards state: Run's goroutine writes it, readiness reads it
+	state error      // why the channel does not work; nil while it runs
+}
+
+// Gateway implements bus.Bus in one process.
+type Gateway struct {
+	cfg   Config
+	log   *slog.Logger
+	ports map[string]*port
+	own   ownership
+
+	slots    *semaphore.Weighted // turn slots, FIFO
+	turnRate *keyedLimiter
+	strange  *onceSet // strangers who were told how to be let in
+
+	lanes   lanes
+	senders senders
+	clock   clock
+
+	started chan struct{}      // closed when Run has restored the ledger
+	work    context.Context    // ends when turns have to stop at once
+	halt    context.CancelFunc // ends work
+	send    context.Context    // ends when senders have to stop at once
+	cut     context.CancelFunc // ends send
+}
+
+var _ bus.Bus = (*Gateway)(nil)
+
+// New returns a gateway. It does no I/O; Run starts it.
+func New(cfg Config) *Gateway {
+	g := &Gateway{
+		cfg:      cfg,
+		log:      cfg.Log,
+		ports:    make(map[string]*port, len(cfg.Channels)),
+		slots:    semaphore.NewWeighted(int64(max(cfg.MaxParallelTurns, 1))),
+		turnRate: newKeyedLimiter(),
+		strange:  newOnceSet(maxStrangers),
+		started:  make(chan struct{}),
+	}
+	g.work, g.halt = context.WithCancel(context.Background())
+	g.send, g.cut = context.WithCancel(context.Background())
+	g.own = ownership{configured: cfg.Owners, store: cfg.Store, code: strings.ToLower(rand.Text()[:10])}
+	g.lanes.g, g.senders.g, g.clock.g = g, g, g
+	g.lanes.init()
+	g.senders.init()
+	g.clock.init()
+	for _, c := range cfg.Channels {
+		g.ports[c.Name()] = newPort(c)
+	}
+	return g
+}
+
+func newPort(c channels.Channel) *port {
+	p := &port{Channel: c, state: errStarting}
+	if x, ok := c.(channels.Gater); ok {
+		gate := x.Gate()
+		p.gate = &gate
+	}
+	if x, ok := c.(channels.OwnerChannel); ok {
+		p.owners = x.OwnerOnly()
+	}
+	p.typer, _ = c.(channels.Typer)
+	p.limiter, _ = c.(channels.TextLimiter)
+	p.rater, _ = c.(channels.Rater)
+	p.health, _ = c.(channels.Healther)
+	return p
+}
+
+var errStarting = errors.New("has not started yet")
+
+// Run restores what the ledger holds, starts every channel and blocks until ctx
+// ends or no channel is left. Then it stops in order: channels, turns,
+// background tasks, senders, store. The error is the one of a channel that
+// cannot work until somebody mends its setup, or of the ledger.
+func (g *Gateway) Run(ctx context.Context) error {
+	if err := g.restore(ctx); err != nil {
+		return err
+	}
+	receiving, stopReceiving := context.WithCancel(ctx)
+	defer stopReceiving()
+
+	var (
+		running sync.WaitGroup
+		mu      sync.Mutex // guards errs until Wait has returned
+		errs    []error
+	)
+	for _, p := range g.ports {
+		running.Go(func() {
+			began := time.Now()
+			err := g.runChannel(receiving, p)
+			if err == nil {
+				return
+			}
+			if time.Since(began) < setupWindow {
+				stopReceiving()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
+	}
+	running.Wait()
+	return errors.Join(append(errs, g.shutdown())...)
+}
+
+// setupWindow is how long after its start a channel that turns out to be set up
+// wrongly ends the daemon, so that the person who just started it sees why. A
+// channel that breaks later is marked as down, which readiness shows, and the
+// others go on.
+const setupWindow = time.Minute
+
+// runChannel runs one channel until ctx ends or the channel itself has come to
+// an end. The error is one that only a change of the setup mends; anything else
+// is tried again.
+func (g *Gateway) runChannel(ctx context.Context, p *port) error {
+	const firstPause, longestPause = time.Second, time.Minute
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		p.setState(nil)
+		err := g.runGuarded(ctx, p)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			p.setState(errors.New("has ended"))
+			return nil
+		}
+		if errors.Is(err, channels.ErrSetup) {
+			p.setState(err)
+			g.log.Error("channel cannot work", "channel", p.Name(), "err", err)
+			return fmt.Errorf("%s: %w", p.Name(), err)
+		}
+		p.setState(err)
+		g.log.Error("channel failed, starting it again", "channel", p.Name(), "err", err, "duration", pause)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (g *Gateway) runGuarded(ctx context.Context, p *port) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			g.log.Error("channel panicked", "channel", p.Name(), "err", fmt.Sprint(r), "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return p.Run(ctx, g)
+}
+
+func (p *port) setState(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state = err
+}
+
+// Ready returns nil when every channel has completed a poll or a heartbeat and
+// the ledger can be written, otherwise what is missing, in a sentence for the
+// operator. Safe for concurrent use; does not block.
+func (g *Gateway) Ready() error {
+	var errs []error
+	if err := g.cfg.Store.Health(); err != nil {
+		errs = append(errs, fmt.Errorf("store: %w", err))
+	}
+	for name, p := range g.ports {
+		p.mu.Lock()
+		err := p.state
+		p.mu.Unlock()
+		if err == nil && p.health != nil {
+			err = p.health.Health()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// restore takes up what an earlier run left in the ledger.
+func (g *Gateway) restore(ctx context.Context) error {
+	defer close(g.started)
+	code, err := g.own.load(ctx)
+	if err != nil {
+		return fmt.Errorf("gateway: read the owners: %w", err)
+	}
+	if code != "" && g.cfg.Announce != nil {
+		g.cfg.Announce(code)
+	}
+	unsent, err := g.cfg.Store.Unsent(ctx)
+	if err != nil {
+		return fmt.Errorf("gateway: read the outbox: %w", err)
+	}
+	open, err := g.cfg.Store.OpenTurns(ctx)
+	if err != nil {
+		return fmt.Errorf("gateway: read open turns: %w", err)
+	}
+	lanes, err := g.cfg.Store.Lanes(ctx)
+	if err != nil {
+		return fmt.Errorf("gateway: read waiting messages: %w", err)
+	}
+	if err := g.restoreTasks(ctx); err != nil {
+		return err
+	}
+	g.senders.enqueue(unsent)
+	for _, t := range open {
+		rows, err := g.cfg.Store.Inbound(ctx, t.Inbound)
+		if err != nil {
+			return fmt.Errorf("gateway: read the messages of a turn: %w", err)
+		}
+		g.lanes.resume(t, rows)
+	}
+	for _, addr := range lanes {
+		g.lanes.wake(addr)
+	}
+	g.clock.start()
+	return nil
+}
+
+// shutdown ends everything in order, each stage within what is left of the
+// grace. What does not finish stays in the ledger.
+func (g *Gateway) shutdown() error {
+	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.Grace)
+	defer cancel()
+	g.clock.stop()
+	g.lanes.stop(ctx)
+	if err := g.cfg.Tools.Shutdown(ctx); err != nil {
+		g.log.Warn("background tasks were interrupted", "err", err)
+	}
+	g.senders.stop(ctx)
+	if err := g.cfg.Store.Close(); err != nil {
+		return fmt.Errorf("gateway: close the store: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,349 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"sort"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/dragoman-chat/dragoman/channels"
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+)
+
+// senders holds the conversations that have something to send. Each has one
+// goroutine while it has, which keeps the order; a blocked or throttled one
+// delays no other.
+type senders struct {
+	g  *Gateway
+	mu sync.Mutex // taken by every worker and every sender, for a few steps each
+	m  map[bus.Address]*outLane
+
+	waiting  map[string][]chan outcome // who waits for the outcome of a key
+	rates    *keyedLimiter
+	paused   map[string]time.Time // channels whose whole account is limited, and until when
+	stopping bool
+	running  sync.WaitGroup
+}
+
+type outLane struct{ queue []store.Outbound } // by Seq
+
+type outcome struct {
+	receipt bus.Receipt
+	err     error
+}
+
+// sendBurst is how many messages may follow one another at once in a
+// conversation before its rate counts.
+const sendBurst = 3
+
+func (s *senders) init() {
+	s.m = make(map[bus.Address]*outLane)
+	s.waiting = make(map[string][]chan outcome)
+	s.paused = make(map[string]time.Time)
+	s.rates = newKeyedLimiter()
+}
+
+// rows splits a message into as many as the platform needs, each with its key.
+func (g *Gateway) rows(turn string, m bus.OutboundMessage) []store.Outbound {
+	parts := []string{m.Text}
+	if p := g.ports[m.Channel]; p != nil && p.limiter != nil {
+		limit, measure := p.limiter.TextLimit()
+		parts = channels.Split(m.Text, limit, measure)
+	}
+	now := time.Now()
+	rows := make([]store.Outbound, 0, len(parts))
+	for i, part := range parts {
+		one := m
+		one.Text = part
+		if i > 0 {
+			one.Key = m.Key + "-" + strconv.Itoa(i)
+			one.ReplyTo = ""
+		}
+		rows = append(rows, store.Outbound{Turn: turn, Message: one, Created: now})
+	}
+	return rows
+}
+
+// PublishOutbound implements bus.Outbox.
+func (g *Gateway) PublishOutbound(ctx context.Context, m bus.OutboundMessage) (bus.Receipt, error) {
+	if _, ok := g.ports[m.Channel]; !ok {
+		return bus.Receipt{}, fmt.Errorf("gateway: no channel is called %q, there are %q: %w", m.Channel, g.Known(), channels.ErrPermanent)
+	}
+	state, turn := stateFrom(ctx), ""
+	if state != nil {
+		turn = state.id
+	}
+	rows := g.rows(turn, m)
+	if len(rows) == 0 {
+		return bus.Receipt{}, fmt.Errorf("gateway: the text is empty: %w", channels.ErrPermanent)
+	}
+	key := rows[len(rows)-1].Message.Key
+	wait := g.senders.await(key)
+	defer g.senders.forget(key, wait)
+	res, err := g.cfg.Store.Apply(ctx, store.Tx{Send: rows})
+	if err != nil {
+		return bus.Receipt{}, fmt.Errorf("gateway: store a message: %w", err)
+	}
+	if state != nil {
+		state.say(m.Address, m.Text)
+	}
+	g.senders.enqueue(res.Queued)
+	if len(res.Queued) == 0 { // known: it may have been sent already
+		r, ok, err := g.cfg.Store.ReceiptFor(ctx, key)
+		if err != nil {
+			return bus.Receipt{}, fmt.Errorf("gateway: read a receipt: %w", err)
+		}
+		if ok && r.Failed != "" {
+			return bus.Receipt{}, fmt.Errorf("gateway: %s: %w", r.Failed, channels.ErrPermanent)
+		}
+		if ok {
+			return r.Result, nil
+		}
+	}
+	select {
+	case o := <-wait:
+		return o.receipt, o.err
+	case <-ctx.Done():
+		return bus.Receipt{}, bus.ErrQueued
+	}
+}
+
+func (s *senders) await(key string) chan outcome {
+	c := make(chan outcome, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[key] = append(s.waiting[key], c)
+	return c
+}
+
+func (s *senders) forget(key string, c chan outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.waiting[key][:0]
+	for _, w := range s.waiting[key] {
+		if w != c {
+			left = append(left, w)
+		}
+	}
+	if len(left) == 0 {
+		delete(s.waiting, key)
+		return
+	}
+	s.waiting[key] = left
+}
+
+// enqueue hands stored rows to their conversations. Rows of one conversation
+// are sent by Seq, in whatever order they come here.
+func (s *senders) enqueue(rows []store.Outbound) {
+	if len(rows) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, row := range rows {
+		if s.stopping {
+			return // they wait in the ledger
+		}
+		addr := row.Message.Address
+		ln, ok := s.m[addr]
+		if !ok {
+			ln = &outLane{}
+			s.m[addr] = ln
+			s.running.Go(func() { s.run(addr, ln) })
+		}
+		i := sort.Search(len(ln.queue), func(i int) bool { return ln.queue[i].Seq > row.Seq })
+		ln.queue = append(ln.queue, store.Outbound{})
+		copy(ln.queue[i+1:], ln.queue[i:])
+		ln.queue[i] = row
+	}
+}
+
+// stop lets the senders go on until ctx ends. What is not sent by then stays in
+// the ledger.
+func (s *senders) stop(ctx context.Context) {
+	gone := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
+	s.g.cut()
+	<-gone
+}
+
+func (s *senders) run(addr bus.Address, ln *outLane) {
+	for {
+		s.mu.Lock()
+		if len(ln.queue) == 0 || s.g.send.Err() != nil {
+			delete(s.m, addr)
+			s.mu.Unlock()
+			return
+		}
+		row := ln.queue[0]
+		ln.queue = ln.queue[1:]
+		s.mu.Unlock()
+		s.deliver(row)
+	}
+}
+
+// How long a message is tried, and the pauses between the tries.
+const (
+	sendMaxAge   = 24 * time.Hour
+	firstPause   = 500 * time.Millisecond
+	longestPause = 30 * time.Second
+)
+
+// deliver sends one row and does not return before it is delivered, given up,
+// or the senders stop.
+func (s *senders) deliver(row store.Outbound) {
+	g, m := s.g, row.Message
+	p, ok := g.ports[m.Channel]
+	if !ok {
+		s.settle(row, bus.Receipt{}, fmt.Errorf("no channel is called %q any more: %w", m.Channel, channels.ErrPermanent))
+		return
+	}
+	pause := firstPause
+	for {
+		if !s.clearance(p, m.Address) {
+			return
+		}
+		began := time.Now()
+		receipt, err := s.attempt(p, m)
+		if err == nil {
+			s.settle(row, receipt, nil)
+			g.log.Info("delivered", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "duration", time.Since(began))
+			return
+		}
+		if g.send.Err() != nil {
+			return
+		}
+		if errors.Is(err, channels.ErrPermanent) || time.Since(row.Created) > sendMaxAge {
+			s.settle(row, bus.Receipt{}, err)
+			g.log.Error("message cannot be delivered, given up", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "err", err)
+			return
+		}
+		wait := pause/2 + rand.N(pause) //nolint:gosec // jitter needs no secrecy
+		if limit, ok := errors.AsType[*channels.RateLimitError](err); ok {
+			wait = limit.RetryAfter + rand.N(100*time.Millisecond) //nolint:gosec // jitter
+			if limit.Global {
+				s.pauseAll(m.Channel, time.Now().Add(wait))
+			}
+		} else {
+			pause = min(2*pause, longestPause)
+		}
+		note := "send failed, trying again"
+		if errors.Is(err, channels.ErrUnknownOutcome) {
+			note = "send broke off, trying again: the message may appear twice"
+		}
+		g.log.Warn(note, "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "duration", wait, "err", err)
+		if !s.sleep(wait) {
+			return
+		}
+	}
+}
+
+func (s *senders) attempt(p *port, m bus.OutboundMessage) (r bus.Receipt, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.g.log.Error("send panicked", "channel", m.Channel, "chat_id", m.ChatID, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %w", channels.ErrPermanent)
+		}
+	}()
+	return p.Send(s.g.send, m)
+}
+
+// settle writes how a row ended and tells who waits for it.
+func (s *senders) settle(row store.Outbound, r bus.Receipt, err error) {
+	receipt := store.Receipt{Key: row.Message.Key, Result: r}
+	if err != nil {
+		receipt.Failed = err.Error()
+	}
+	s.g.cfg.Store.Post(store.Tx{Receipts: []store.Receipt{receipt}})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.waiting[row.Message.Key] {
+		c <- outcome{r, err}
+	}
+	delete(s.waiting, row.Message.Key)
+}
+
+// clearance waits until the rates of the account and of the conversation allow
+// one more message. It returns false when the senders stop.
+func (s *senders) clearance(p *port, to bus.Address) bool {
+	for {
+		s.mu.Lock()
+		until := time.Until(s.paused[to.Channel])
+		s.mu.Unlock()
+		if until <= 0 {
+			break
+		}
+		if !s.sleep(until) {
+			return false
+		}
+	}
+	if p.rater == nil {
+		return true
+	}
+	r := p.rater.RatesFor(to)
+	key := to.Channel + "/" + r.Key
+	var wait time.Duration
+	if r.PerMin > 0 {
+		limit, burst := window(r.PerMin)
+		wait = max(wait, s.rates.reserve("min/"+key, limit/60, burst))
+	}
+	if r.PerSec > 0 {
+		wait = max(wait, s.rates.reserve("sec/"+key, rate.Limit(r.PerSec), sendBurst))
+	}
+	if wait > 0 && !s.sleep(wait) {
+		return false
+	}
+	if r.GlobalPerSec > 0 {
+		limit, burst := window(r.GlobalPerSec)
+		return s.sleep(s.rates.reserve("all/"+to.Channel, limit, burst))
+	}
+	return true
+}
+
+// window gives a token bucket that never lets more than n through in any
+// window: what it holds when full and what flows in meanwhile add up to n.
+func window(n float64) (limit rate.Limit, burst int) {
+	burst = max(int(n/10), 1)
+	return rate.Limit(max(n-float64(burst), n/2)), burst
+}
+
+func (s *senders) pauseAll(channel string, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until.After(s.paused[channel]) {
+		s.paused[channel] = until
+	}
+}
+
+// sleep waits for d, or returns false at once when the senders stop.
+func (s *senders) sleep(d time.Duration) bool {
+	if d <= 0 {
+		return s.g.send.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.g.send.Done():
+		return false
+	}
+}

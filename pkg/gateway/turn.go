@@ -1,0 +1,304 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/agent"
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+	"github.com/dragoman-chat/dragoman/pkg/tools"
+)
+
+// turnState is what a running turn knows about itself; its context carries it.
+// Background work started by the turn holds on to it after the turn is over.
+type turnState struct {
+	id  string
+	msg bus.InboundMessage // the last of the messages the turn answers
+
+	mu    sync.Mutex             // tools of the turn and its background tasks
+	said  map[bus.Address]string // last text the message tool sent, by conversation
+	fired map[string]struct{}    // asynchronous calls that have called back
+}
+
+type turnStateKey struct{}
+
+func stateFrom(ctx context.Context) *turnState {
+	t, _ := ctx.Value(turnStateKey{}).(*turnState)
+	return t
+}
+
+// do answers the rows of a job.
+func (g *Gateway) do(ln *lane, j *job) {
+	row := j.rows[len(j.rows)-1]
+	m := row.Message
+	switch {
+	case m.Kind == bus.KindFollowUp && (m.FollowUp.ForUser != "" || m.Hops >= maxHops):
+		g.deliver(row)
+	case m.Command == cmdNew:
+		g.commit(row, "A fresh start. What is it about?", store.Tx{Reset: []string{m.SessionKey}})
+	case unreadable(m) != "":
+		g.commit(row, unreadable(m), store.Tx{})
+	default:
+		g.turn(ln, j)
+	}
+}
+
+// turn runs the agent for a job and commits what came of it.
+func (g *Gateway) turn(ln *lane, j *job) {
+	m := j.rows[len(j.rows)-1].Message
+	state := &turnState{id: bus.Key(m.Channel, m.ID, "turn"), msg: m}
+	t := agent.Turn{ID: state.id}
+	if j.resume != nil {
+		state.id, t.ID, t.Steps = j.resume.ID, j.resume.ID, j.resume.Steps
+	}
+	ctx, cancel := context.WithCancelCause(g.work)
+	defer cancel(nil)
+	g.lanes.setRunning(ln, cancel)
+	defer g.lanes.setRunning(ln, nil)
+
+	began := time.Now()
+	if j.resume == nil {
+		g.cfg.Store.Post(store.Tx{Begin: begin(state, j.rows, began)})
+	}
+	g.prepare(&t, state, j.rows)
+	out, err := g.runAgent(context.WithValue(ctx, turnStateKey{}, state), m, t)
+
+	stopped := errors.Is(context.Cause(ctx), agent.ErrStopped)
+	if err != nil && !stopped && g.work.Err() != nil {
+		return // the daemon stops: the turn stays in the ledger
+	}
+	tx := store.Tx{History: out.History, End: []string{state.id}}
+	text := g.answerText(state, out, err, stopped)
+	if text != "" {
+		tx.Send = g.answer(state, text)
+	}
+	g.finish(m, state.id, tx)
+	attrs := []any{"channel", m.Channel, "chat_id", m.ChatID, "message_id", m.MessageID, "turn_id", state.id,
+		"iteration", out.Rounds, "tokens", out.Usage.TotalTokens, "duration", time.Since(began)}
+	switch {
+	case stopped:
+		g.log.Info("turn stopped", attrs...)
+	case err != nil:
+		g.log.Error("turn failed", append(attrs, "err", err)...)
+	default:
+		g.log.Info("turn done", attrs...)
+	}
+}
+
+func begin(state *turnState, rows []store.Inbound, at time.Time) *store.Turn {
+	t := &store.Turn{ID: state.id, Address: state.msg.Address, Session: state.msg.SessionKey, Started: at}
+	for _, r := range rows {
+		t.Inbound = append(t.Inbound, r.Seq)
+	}
+	return t
+}
+
+// prepare fills in what the agent tells us while it runs.
+func (g *Gateway) prepare(t *agent.Turn, state *turnState, rows []store.Inbound) {
+	for _, r := range rows {
+		t.Messages = append(t.Messages, r.Message)
+	}
+	t.Journal = func(ctx context.Context, tx store.Tx, wait bool) error { return g.journal(ctx, state, tx, wait) }
+	t.Show = func(call tools.Call, text string) []store.Outbound {
+		return g.rows(state.id, g.quoting(state.msg, bus.Key(call.Key(), "user"), text))
+	}
+	t.AsyncCallback = func(call tools.Call) tools.AsyncCallback { return g.asyncCallback(state, call) }
+	t.Pending = func(call tools.Call) store.Task { return taskOf(state, call) }
+	t.OnEvent = func(e tools.Event) { g.logEvent(state, e) }
+}
+
+// runAgent runs one turn in a slot, with a time limit and the typing sign.
+func (g *Gateway) runAgent(ctx context.Context, m bus.InboundMessage, t agent.Turn) (agent.Outcome, error) {
+	if g.cfg.TurnTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, g.cfg.TurnTimeout)
+		defer cancel()
+	}
+	defer g.typing(ctx, m.Address)()
+	if err := g.slots.Acquire(ctx, 1); err != nil {
+		return agent.Outcome{}, err
+	}
+	held := true
+	defer func() {
+		if held {
+			g.slots.Release(1)
+		}
+	}()
+	// A call that waits for a shared instance of a tool gives its slot back.
+	ctx = tools.WithYield(ctx, func() func(context.Context) error {
+		g.slots.Release(1)
+		held = false
+		return func(ctx context.Context) error {
+			if err := g.slots.Acquire(ctx, 1); err != nil {
+				return err
+			}
+			held = true
+			return nil
+		}
+	})
+	return g.cfg.Agent.Run(ctx, t)
+}
+
+// answerText is what the person reads at the end of a turn, "" for nothing.
+func (g *Gateway) answerText(state *turnState, out agent.Outcome, err error, stopped bool) string {
+	switch {
+	case stopped:
+		return "" // /stop has answered
+	case err != nil && state.msg.Kind == bus.KindFollowUp:
+		// A finished result reaches its conversation, model or no model.
+		return state.msg.FollowUp.ForLLM
+	case err != nil:
+		return agent.Apology(err)
+	}
+	said, any := state.lastSaid(state.msg.Address)
+	text := strings.TrimSpace(out.Answer)
+	if any && (text == "" || text == said) {
+		return "" // the message tool has said it
+	}
+	if text == "" {
+		return "I have no answer to that. Please ask me in other words."
+	}
+	return out.Answer
+}
+
+// answer makes the rows of a turn's final text.
+func (g *Gateway) answer(state *turnState, text string) []store.Outbound {
+	return g.rows(state.id, g.quoting(state.msg, bus.Key(state.id, "answer"), text))
+}
+
+// quoting is a message into the conversation of m that, in a group, quotes it.
+func (g *Gateway) quoting(m bus.InboundMessage, key, text string) bus.OutboundMessage {
+	out := bus.OutboundMessage{Address: m.Address, Key: key, Text: text}
+	if m.Group {
+		out.ReplyTo = m.MessageID
+	}
+	return out
+}
+
+// finish commits the end of a turn, and does not give up while the daemon runs:
+// until it is stored the turn counts as not done.
+func (g *Gateway) finish(m bus.InboundMessage, turn string, tx store.Tx) {
+	ctx := context.WithoutCancel(g.work)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
+		res, err := g.cfg.Store.Apply(ctx, tx)
+		if err == nil {
+			g.senders.enqueue(res.Queued)
+			return
+		}
+		g.log.Error("cannot store the end of a turn", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", turn, "err", err)
+		select {
+		case <-time.After(pause):
+		case <-g.work.Done():
+			return
+		}
+	}
+}
+
+// giveUp ends a job that panicked, with an apology.
+func (g *Gateway) giveUp(j *job) {
+	m := j.rows[len(j.rows)-1].Message
+	id := bus.Key(m.Channel, m.ID, "turn")
+	if j.resume != nil {
+		id = j.resume.ID
+	}
+	tx := store.Tx{End: []string{id}, Send: g.outgoing(m, "panic", agent.Apology(nil))}
+	for _, r := range j.rows {
+		tx.Done = append(tx.Done, r.Seq)
+	}
+	g.finish(m, id, tx)
+}
+
+// journal writes a step of a turn and sends on what it made visible. The
+// pending row of a task is left out when its result has come already; the lock
+// is held over the write, so that the two cannot pass each other.
+func (g *Gateway) journal(ctx context.Context, state *turnState, tx store.Tx, wait bool) error {
+	if len(tx.Tasks) > 0 {
+		state.mu.Lock()
+		defer state.mu.Unlock()
+		if _, ok := state.fired[tx.Tasks[0].ID]; ok {
+			tx.Tasks = nil
+		}
+	}
+	if !wait && len(tx.Send) == 0 {
+		g.cfg.Store.Post(tx)
+		return nil
+	}
+	res, err := g.cfg.Store.Apply(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("store a step: %w", err)
+	}
+	g.senders.enqueue(res.Queued)
+	return nil
+}
+
+func (g *Gateway) logEvent(state *turnState, e tools.Event) {
+	if e.Kind == tools.EventModelEnd {
+		g.log.Debug("model answered", "turn_id", state.id, "iteration", e.Round, "duration", e.Duration, "err", e.Err)
+	}
+}
+
+func (s *turnState) say(to bus.Address, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.said == nil {
+		s.said = make(map[bus.Address]string)
+	}
+	s.said[to] = strings.TrimSpace(text)
+}
+
+func (s *turnState) lastSaid(to bus.Address) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, ok := s.said[to]
+	return text, ok
+}
+
+func (l *lanes) setRunning(ln *lane, cancel context.CancelCauseFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln.running = cancel
+}
+
+// When the typing sign appears, and how often it is renewed: platforms let it
+// go out after five to ten seconds.
+const (
+	typingAfter = 300 * time.Millisecond
+	typingEvery = 4 * time.Second
+)
+
+// typing shows that an answer is on its way, from 300 ms on, so that a quick
+// answer costs no extra request. The function it returns ends it and waits
+// until it has ended.
+func (g *Gateway) typing(ctx context.Context, to bus.Address) (stop func()) {
+	p := g.ports[to.Channel]
+	if p == nil || p.typer == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	timer := time.AfterFunc(typingAfter, func() {
+		defer close(done)
+		tick := time.NewTicker(typingEvery)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			if err := p.typer.Typing(ctx, to); err != nil {
+				g.log.Debug("typing sign failed", "channel", to.Channel, "chat_id", to.ChatID, "err", err)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() {
+		cancel()
+		if !timer.Stop() {
+			<-done
+		}
+	}
+}
