@@ -1,0 +1,111 @@
+package webchat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/dragoman-chat/dragoman/channels"
+)
+
+// open listens, or says what the operator has to change.
+func (c *Channel) open(ctx context.Context) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(c.cfg.Listen)
+	if err != nil {
+		return nil, c.setupError("listen: %q is not an address: write host:port, for example 127.0.0.1:8080", c.cfg.Listen)
+	}
+	if host == "" && c.cfg.Token == "" {
+		return nil, c.needsToken()
+	}
+	if name := publicHost(c.cfg.AllowedHosts); name != "" && c.cfg.Token == "" {
+		return nil, c.setupError("allowed_hosts: the page is to be reached as %s: set token as well, at least 16 random characters", name)
+	}
+	ln, err := c.listen(ctx, "tcp", c.cfg.Listen)
+	if err != nil {
+		return nil, c.listenError(err)
+	}
+	if c.cfg.Token == "" && !isLoopback(ln.Addr()) {
+		if err := ln.Close(); err != nil {
+			return nil, fmt.Errorf("webchat: close: %w", err)
+		}
+		return nil, c.needsToken()
+	}
+	if c.cfg.Token != "" && len(c.cfg.Token) < minToken {
+		c.log.Warn("the web chat's token is short, use at least 16 random characters")
+	}
+	return ln, nil
+}
+
+const minToken = 16
+
+func (c *Channel) setupError(format string, args ...any) error {
+	return fmt.Errorf("channels.%s.%s: %w", c.name, fmt.Sprintf(format, args...), channels.ErrSetup)
+}
+
+func (c *Channel) needsToken() error {
+	return c.setupError("listen: %s can be reached from other machines: set token (at least 16 random characters), or listen on 127.0.0.1:8080", c.cfg.Listen)
+}
+
+func (c *Channel) listenError(err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return c.setupError("listen: %s is taken by another program: stop that one, or choose another port", c.cfg.Listen)
+	case errors.Is(err, syscall.EACCES):
+		return c.setupError("listen: this user may not listen on %s: choose a port above 1023", c.cfg.Listen)
+	default:
+		return c.setupError("listen: cannot listen on %s, choose another address: %s", c.cfg.Listen, reason(err))
+	}
+}
+
+// reason is the innermost text of err, which does not repeat the address.
+func reason(err error) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	return err.Error()
+}
+
+// isLoopback reports whether only this machine can reach addr. A listener that
+// has no IP address (an in-memory one) is not on any network.
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback()
+}
+
+// publicHost returns the first of hosts that is not a name of this machine.
+func publicHost(hosts []string) string {
+	for _, h := range hosts {
+		name := strings.ToLower(hostOnly(h))
+		ip := net.ParseIP(name)
+		if name == "localhost" || strings.HasSuffix(name, ".localhost") || ip != nil && ip.IsLoopback() {
+			continue
+		}
+		return h
+	}
+	return ""
+}
+
+// hostOnly is hostport without its port and without the brackets of IPv6.
+func hostOnly(hostport string) string {
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		return h
+	}
+	return strings.Trim(hostport, "[]")
+}
+
+// pageURL is where a person opens the page.
+func pageURL(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return "http://localhost/"
+	}
+	host := tcp.IP.String()
+	if tcp.IP.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + "/"
+}
