@@ -1,0 +1,241 @@
+package openai
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+
+	sdk "github.com/sashabaranov/go-openai"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+)
+
+// failure is a failed attempt and whether another one may help.
+type failure struct {
+	*providers.Error
+	retry bool
+}
+
+// complaint is an error body, whichever server wrote it.
+type complaint struct {
+	code, typ, message string
+	status             int // a status within the body, 0 if none
+}
+
+// explain turns a failed attempt into a typed error. ctx is the attempt's. err
+// is nil when the answer held no choice.
+func (p *Provider) explain(ctx context.Context, err error, seen *observation) *failure {
+	apiErr, isAPI := errors.AsType[*sdk.APIError](err)
+	reqErr, isRequest := errors.AsType[*sdk.RequestError](err)
+	switch {
+	case !seen.sent && err != nil && ctx.Err() == nil:
+		return p.fail(providers.KindInvalidRequest, 0, err.Error(), nil, false)
+	case isAPI:
+		return p.refused(seen, complaint{code: codeText(apiErr.Code), typ: apiErr.Type, message: apiErr.Message})
+	case isRequest:
+		return p.refused(seen, readComplaint(reqErr.Body))
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return p.fail(providers.KindTimeout, 0, fmt.Sprintf("no answer within %s", p.cfg.AttemptTimeout), nil, true)
+	case err == nil:
+		return p.empty(seen)
+	case seen.status == 0:
+		return p.unreachable(err)
+	}
+	return p.garbled(seen, err)
+}
+
+// fail makes a failure whose message holds no secret and fits a log line.
+func (p *Provider) fail(kind providers.ErrorKind, status int, message string, cause error, retry bool) *failure {
+	return &failure{Error: &providers.Error{Kind: kind, Status: status, Message: p.clean(message), Err: cause}, retry: retry}
+}
+
+// refused is an answer with an error status.
+func (p *Provider) refused(seen *observation, c complaint) *failure {
+	kind, retry := classify(seen.status, c)
+	if c.message == "" {
+		c.message = http.StatusText(seen.status)
+	}
+	f := p.fail(kind, seen.status, c.message, nil, retry && !seen.noRetry)
+	f.RetryAfter = seen.retryAfter
+	return f
+}
+
+// empty is an answer without a choice. Some routers report a failure of the
+// service behind them this way, with status 200.
+func (p *Provider) empty(seen *observation) *failure {
+	c := readComplaint(seen.head())
+	if c.status == 0 || c.message == "" {
+		return p.fail(providers.KindOverloaded, seen.status, "the answer holds no message", nil, true)
+	}
+	seen.status = c.status
+	return p.refused(seen, c)
+}
+
+// unreachable is a request that got no answer at all.
+func (p *Provider) unreachable(err error) *failure {
+	err = withoutURL(err)
+	_, badCert := errors.AsType[*tls.CertificateVerificationError](err)
+	return p.fail(providers.KindUnreachable, 0, err.Error(), p.cause(err), !badCert)
+}
+
+// garbled is an answer that broke off or is not the API's.
+func (p *Provider) garbled(seen *observation, err error) *failure {
+	_, syntax := errors.AsType[*json.SyntaxError](err)
+	_, wrongType := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case seen.location != "":
+		host := "another address"
+		if u, perr := url.Parse(seen.location); perr == nil && u.Host != "" {
+			host = u.Scheme + "://" + u.Host
+		}
+		return p.fail(providers.KindInvalidRequest, seen.status, "the server redirects to "+host+": put the final address into base_url", nil, false)
+	case errors.Is(err, errTooLarge):
+		return p.fail(providers.KindInvalidRequest, seen.status, err.Error(), nil, false)
+	case syntax, wrongType:
+		return p.fail(providers.KindInvalidRequest, seen.status,
+			"the answer is not one of the chat completions API; check base_url, it usually ends in /v1: "+err.Error(), nil, false)
+	}
+	err = withoutURL(err)
+	if errors.Is(err, io.EOF) {
+		return p.fail(providers.KindUnreachable, seen.status, "the answer is empty", nil, true)
+	}
+	return p.fail(providers.KindUnreachable, seen.status, "the answer broke off: "+err.Error(), p.cause(err), true)
+}
+
+// withoutURL takes the address, which may hold a password, out of an error.
+func withoutURL(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
+
+// cause keeps an error for errors.Is, unless its text holds the key.
+func (p *Provider) cause(err error) error {
+	if p.key != "" && strings.Contains(err.Error(), p.key) {
+		return nil
+	}
+	return err
+}
+
+// classify decides what a refusal means and whether to try again.
+func classify(status int, c complaint) (kind providers.ErrorKind, retry bool) {
+	switch {
+	case c.code == "insufficient_quota", c.typ == "insufficient_quota", status == http.StatusPaymentRequired,
+		strings.HasPrefix(c.code, "billing_"):
+		return providers.KindBilling, false
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, c.code == "invalid_api_key":
+		return providers.KindAuth, false
+	case status == http.StatusRequestEntityTooLarge, overflows(c):
+		return providers.KindContextOverflow, false
+	case status == http.StatusTooManyRequests:
+		return providers.KindRateLimit, true
+	case status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout, status == 524: // 524: a proxy of Cloudflare's waited in vain
+		return providers.KindTimeout, true
+	case status == http.StatusConflict, status == http.StatusTooEarly, status >= http.StatusInternalServerError:
+		return providers.KindOverloaded, status != http.StatusNotImplemented
+	}
+	return providers.KindInvalidRequest, false
+}
+
+// overflows reports whether a refusal means that the conversation is too long.
+// A code is the API's word; servers without one are known by their sentences.
+// "max_tokens" alone is none of them: it is also what a too large option says.
+func overflows(c complaint) bool {
+	switch c.code {
+	case "context_length_exceeded", "exceed_context_size_error", "request_too_large":
+		return true
+	}
+	switch c.typ {
+	case "exceed_context_size_error", "context_length_exceeded", "request_too_large":
+		return true
+	}
+	m := strings.ToLower(c.message)
+	for _, s := range []string{
+		"maximum context length",           // OpenAI, vLLM, OpenRouter, DeepSeek
+		"exceeds the available context",    // llama.cpp
+		"exceeds the context length",       // Ollama
+		"exceed context limit",             // Anthropic behind a router
+		"context window",                   // several
+		"with context length of only",      // LM Studio
+		"prompt is too long",               // Anthropic behind a router
+		"maximum prompt length",            // xAI
+		"reduce the length of the message", // Groq
+		"input token count",                // Gemini
+		"too large for model with",         // Mistral
+	} {
+		if strings.Contains(m, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// readComplaint reads the error bodies the SDK does not know: an error that is
+// a string (Ollama), one without an envelope (vLLM), or FastAPI's detail.
+func readComplaint(raw []byte) complaint {
+	var flat struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+		Type    string          `json:"type"`
+		Code    any             `json:"code"`
+		Detail  any             `json:"detail"`
+	}
+	if json.Unmarshal(raw, &flat) != nil {
+		return complaint{message: string(raw)}
+	}
+	c := complaint{code: codeText(flat.Code), typ: flat.Type, message: flat.Message, status: codeStatus(flat.Code)}
+	var text string
+	var inner struct {
+		Message string `json:"message"`
+		Type    string `json:"type"`
+		Code    any    `json:"code"`
+	}
+	switch {
+	case json.Unmarshal(flat.Error, &text) == nil && text != "":
+		c.message = text
+	case json.Unmarshal(flat.Error, &inner) == nil && inner.Message != "":
+		c = complaint{code: codeText(inner.Code), typ: inner.Type, message: inner.Message, status: codeStatus(inner.Code)}
+		if c.status == 0 {
+			c.status = http.StatusBadGateway
+		}
+	case c.message == "" && flat.Detail != nil:
+		c.message = fmt.Sprint(flat.Detail)
+	}
+	return c
+}
+
+func codeText(code any) string {
+	if s, ok := code.(string); ok {
+		return s
+	}
+	return ""
+}
+
+func codeStatus(code any) int {
+	if f, ok := code.(float64); ok && f >= 400 && f < 600 {
+		return int(f)
+	}
+	return 0
+}
+
+// clean makes an API's words fit for a log: without the key, on one line, and
+// not longer than a line should be.
+func (p *Provider) clean(s string) string {
+	if len(p.key) > 3 {
+		s = strings.ReplaceAll(s, p.key, "***")
+	}
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	const most = 500
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
