@@ -206,6 +206,9 @@ func (d *decoder) list(n *yaml.Node, path string, out reflect.Value) {
 				if d.doc.expanded[n] {
 					d.doc.hide(item)
 				}
+				if v := d.doc.varOf[n]; v != "" {
+					d.doc.varOf[item] = v
+				}
 				items = append(items, item)
 			}
 		}

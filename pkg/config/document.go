@@ -83,28 +83,42 @@ func (doc *document) parse(text []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// syntaxError turns yaml's own message into one of ours.
+// syntaxError turns yaml's own message into one of ours, with the right line.
 func (doc *document) syntaxError(text []byte, err error) error {
 	msg := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 0
+	line := 1
 	if rest, ok := strings.CutPrefix(msg, "line "); ok {
 		if num, after, ok := strings.Cut(rest, ": "); ok {
 			if n, err := strconv.Atoi(num); err == nil {
 				line, msg = n, after
+				if strings.HasPrefix(msg, "did not find expected") {
+					line++ // yaml's parser counts from 0, its scanner from 1
+				}
 			}
 		}
 	}
-	lines := bytes.Split(text, []byte("\n"))
-	for i, l := range lines {
-		if indent := l[:len(l)-len(bytes.TrimLeft(l, " \t"))]; bytes.ContainsRune(indent, '\t') {
-			if strings.Contains(msg, "cannot start any token") || strings.Contains(msg, "tab character") {
-				line, msg = i+1, "the line begins with a tab: indent with spaces"
-			}
-			break
+	switch {
+	case msg == "did not find expected key":
+		msg = "this line, or one of the block that begins here, is indented wrongly or is no \"key: value\""
+	case strings.Contains(msg, "did not find expected ',' or"):
+		msg = "a { or [ that begins here is not closed where expected; inside of them ${NAME} needs quotes, \"${NAME}\""
+	case strings.Contains(msg, "cannot start any token"):
+		if n := tabbed(text); n > 0 {
+			line, msg = n, "the line begins with a tab: indent with spaces"
 		}
 	}
 	_, prefix := doc.placed(place{line: line})
 	return newError("%s%s", prefix, msg)
+}
+
+// tabbed returns the number of the first line indented with a tab, or 0.
+func tabbed(text []byte) int {
+	for i, l := range bytes.Split(text, []byte("\n")) {
+		if indent := l[:len(l)-len(bytes.TrimLeft(l, " \t"))]; bytes.ContainsRune(indent, '\t') {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // Bounds of what aliases may unfold to and how deep a file may nest.
@@ -260,6 +274,7 @@ func isVariable(s string) bool {
 	return s != ""
 }
 
+// hide keeps the text of n out of messages.
 func (doc *document) hide(n *yaml.Node) {
 	if doc.expanded == nil {
 		doc.expanded = map[*yaml.Node]bool{}
