@@ -65,12 +65,16 @@ type PerCallTool interface {
 // ToolToSchema describes a tool in the form OpenAI-style APIs take:
 // {"type":"function","function":{"name":...,"description":...,"parameters":...}}.
 func ToolToSchema(tool Tool) map[string]interface{} {
+	return schemaMap(tool.Name(), tool.Description(), tool.Parameters())
+}
+
+func schemaMap(name, description string, parameters map[string]interface{}) map[string]interface{} {
 	return map[string]interface{}{
 		"type": "function",
 		"function": map[string]interface{}{
-			"name":        tool.Name(),
-			"description": tool.Description(),
-			"parameters":  tool.Parameters(),
+			"name":        name,
+			"description": description,
+			"parameters":  parameters,
 		},
 	}
 }

@@ -3,7 +3,9 @@ package tools
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 )
@@ -33,29 +35,74 @@ type Call struct {
 // tool stores under it is stored once.
 func (c Call) Key() string { return bus.Key(c.Turn, strconv.Itoa(c.Round), c.ID) }
 
+// callState is what a context holds: a turn's base (core is nil) or a call that
+// runs.
+type callState struct {
+	Call
+	core   *core     // nil: a base, not a call
+	ticket *ticket   // the call may report back later
+	inst   *instance // the call's legacy AsyncTool, with or without a ticket
+	nested atomic.Int32
+}
+
 type (
 	callKeyType struct{}
 	metaKeyType struct{}
 )
 
+func stateFrom(ctx context.Context) *callState {
+	s, _ := ctx.Value(callKeyType{}).(*callState)
+	return s
+}
+
 // CallFrom returns the call ctx belongs to. ok is false outside of one. The
 // Metadata map is shared: read it only.
-func CallFrom(ctx context.Context) (Call, bool) {
-	c, ok := ctx.Value(callKeyType{}).(*Call)
-	if !ok {
+func CallFrom(ctx context.Context) (call Call, ok bool) {
+	s := stateFrom(ctx)
+	if s == nil {
 		return Call{}, false
 	}
-	return *c, true
+	return s.Call, true
 }
 
 // WithCall returns a context for a turn: every call made under it starts from
-// c. The loop and the registry fill in ID, Tool, Channel, ChatID and Round.
+// c. The loop and the registry fill in ID, Tool, Channel, ChatID and Round. A
+// call made with ExecuteWithContext keeps c.ID if it is set.
 func WithCall(ctx context.Context, c Call) context.Context {
-	return context.WithValue(ctx, callKeyType{}, &c)
+	return context.WithValue(ctx, callKeyType{}, &callState{Call: c})
 }
 
-// WithMetadata returns a context whose calls carry a copy of m, what a
-// MetadataAwareTool is told and Call.Metadata holds.
+// WithMetadata returns a context whose calls carry a copy of m: it is what a
+// MetadataAwareTool is told and what Call.Metadata holds. It comes before the
+// Metadata of WithCall.
 func WithMetadata(ctx context.Context, m map[string]string) context.Context {
 	return context.WithValue(ctx, metaKeyType{}, maps.Clone(m))
+}
+
+// newCallState makes the state of a call under ctx, without Tool. A call made
+// from within another one gets an id of its own that is the same whenever the
+// outer call is repeated in the same way, so that Key stays stable.
+func newCallState(ctx context.Context, core *core, channel, chatID string) *callState {
+	s := &callState{core: core}
+	if base := stateFrom(ctx); base != nil {
+		s.Call = base.Call
+		if base.core != nil {
+			s.ID = base.ID + "." + strconv.Itoa(int(base.nested.Add(1)))
+		}
+	}
+	if channel != "" && chatID != "" {
+		s.Channel, s.ChatID = channel, chatID
+	}
+	if m, ok := ctx.Value(metaKeyType{}).(map[string]string); ok && m != nil {
+		s.Metadata = m
+	}
+	if s.ID == "" {
+		s.ID = newCallID()
+	}
+	return s
+}
+
+// newCallID makes an id for a call that has none.
+func newCallID() string {
+	return "call_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // it identifies, it protects nothing
 }

@@ -1,12 +1,14 @@
 package tools
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
@@ -14,19 +16,57 @@ import (
 
 // Options configures a registry. The zero value is what NewToolRegistry uses.
 type Options struct {
-	// Logger hears of starts, ends and failures; nil discards.
+	// Logger hears of starts and ends (debug), of failures and of tools that
+	// are registered in a doubtful way (warn), and of panics (error). nil
+	// discards.
 	Logger *slog.Logger
 	// InstallAtRegister gives a legacy AsyncTool its callback when it is
-	// registered, instead of at the first call that has one.
+	// registered, instead of at its first call that has one. A long-running
+	// process wants it: nothing then writes to the tool while its goroutines
+	// read.
 	InstallAtRegister bool
+	// AsyncTTL is how long a background task may take before it is given up; 0
+	// is 30 minutes. A tool overrides it with AsyncTTL() time.Duration.
+	AsyncTTL time.Duration
+	// LegacyWait is how long a call waits for a legacy tool that is busy; 0 is
+	// 10 seconds.
+	LegacyWait time.Duration
 }
 
+// ErrNotFound is in the Err of the result when no tool has the name.
+var ErrNotFound = errors.New("tool not found")
+
 // ToolRegistry holds tools by name and runs them. It is safe for concurrent
-// use, also while loops run.
+// use, also while loops run. Register an instance in one registry only: its
+// lock and its background tasks belong to the registry. For a part of the
+// tools see View.
 type ToolRegistry struct {
-	mu     sync.RWMutex
-	tools  map[string]Tool
-	logger *slog.Logger
+	core  *core
+	admit func(name string) bool // nil: every tool
+	view  atomic.Pointer[table]  // what admit lets through
+}
+
+// core is what a registry and its views share.
+type core struct {
+	logger  *slog.Logger
+	options Options
+	stats   lockStats
+	tasks   tasks
+
+	mu        sync.Mutex // a registration touches several of these at once
+	tools     map[string]*entry
+	reserved  map[string]bool
+	instances map[any]*instance
+
+	current atomic.Pointer[table] // nil: build it from tools
+}
+
+// table is the tools at one moment, never changed once built.
+type table struct {
+	base   *table // the table a view was cut from
+	byName map[string]*entry
+	sorted []*entry
+	defs   []providers.ToolDefinition
 }
 
 // NewToolRegistry returns an empty registry that logs nothing.
@@ -37,153 +77,226 @@ func NewToolRegistryWith(o Options) *ToolRegistry {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &ToolRegistry{tools: map[string]Tool{}, logger: o.Logger}
+	if o.AsyncTTL <= 0 {
+		o.AsyncTTL = 30 * time.Minute
+	}
+	if o.LegacyWait <= 0 {
+		o.LegacyWait = 10 * time.Second
+	}
+	c := &core{
+		logger:    o.Logger,
+		options:   o,
+		tools:     make(map[string]*entry),
+		reserved:  make(map[string]bool),
+		instances: make(map[any]*instance),
+	}
+	c.tasks.init()
+	return &ToolRegistry{core: c}
 }
 
-// Register adds a tool or replaces the one of the same name.
+// Register adds a tool, or replaces the one of the same name and logs that.
+// Name, Description and Parameters are read now and not again. A tool without a
+// name is not added, and a reserved name keeps what it has; both are logged.
+// On a view it acts on the registry behind it.
 func (r *ToolRegistry) Register(tool Tool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.tools[tool.Name()] = tool
+	e, err := newEntry(tool)
+	if err != nil {
+		r.core.logger.Error("tool not registered", "err", err)
+		return
+	}
+	if err := r.core.add(e, true); err != nil {
+		r.core.logger.Error("tool not registered", "tool", e.name, "err", err)
+	}
 }
 
-// RegisterTool adds a tool and refuses a bad one or a name that is taken.
+// RegisterTool is the strict form of Register. It refuses a nil tool, a name
+// that is not 1 to 64 characters of [A-Za-z0-9_-], that is taken or reserved, an
+// empty description, and a schema that is not a valid JSON Schema of an object.
 func (r *ToolRegistry) RegisterTool(tool Tool) error {
-	if tool == nil {
-		return errors.New("tools: register: nil tool")
+	e, err := newEntry(tool)
+	if err != nil {
+		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := r.tools[tool.Name()]; ok {
-		return fmt.Errorf("tools: register %q: name is taken", tool.Name())
+	if err := e.strict(); err != nil {
+		return fmt.Errorf("tools: register %q: %w", e.name, err)
 	}
-	r.tools[tool.Name()] = tool
+	if err := r.core.add(e, false); err != nil {
+		return fmt.Errorf("tools: register %q: %w", e.name, err)
+	}
 	return nil
 }
 
-// Unregister removes a tool.
-func (r *ToolRegistry) Unregister(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.tools, name)
+// Reserve protects names: what is registered under them can no longer be
+// replaced or removed, and a name that is still free stays free.
+func (r *ToolRegistry) Reserve(names ...string) {
+	r.core.mu.Lock()
+	defer r.core.mu.Unlock()
+	for _, n := range names {
+		r.core.reserved[n] = true
+	}
 }
 
-// Reserve protects names: a registered tool of that name stays.
-func (r *ToolRegistry) Reserve(names ...string) {}
+// Unregister removes a tool, unless its name is reserved. Calls that run go on.
+func (r *ToolRegistry) Unregister(name string) {
+	c := r.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reserved[name] {
+		c.logger.Error("tool not removed, its name is reserved", "tool", name)
+		return
+	}
+	if e := c.tools[name]; e != nil {
+		delete(c.tools, name)
+		c.release(e)
+		c.current.Store(nil)
+	}
+}
 
-// View returns the same registry with only the tools whose name filter admits.
-func (r *ToolRegistry) View(filter func(name string) bool) *ToolRegistry { return r }
+// View returns the same registry narrowed to the tools whose name filter
+// admits: for a sub-agent, or for somebody who may not use them all. It follows
+// every later registration and shares locks, background tasks and limits.
+// filter is asked once per tool after each registration, so it must be a pure
+// function of the name; nil admits every tool.
+func (r *ToolRegistry) View(filter func(name string) bool) *ToolRegistry {
+	v := &ToolRegistry{core: r.core, admit: r.admit}
+	switch {
+	case filter == nil:
+	case r.admit == nil:
+		v.admit = filter
+	default:
+		outer := r.admit
+		v.admit = func(name string) bool { return outer(name) && filter(name) }
+	}
+	return v
+}
 
 // Get finds a tool by name.
 func (r *ToolRegistry) Get(name string) (Tool, bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	t, ok := r.tools[name]
-	return t, ok
-}
-
-// Execute runs a tool without conversation or callback.
-func (r *ToolRegistry) Execute(ctx context.Context, name string, args map[string]interface{}) *ToolResult {
-	return r.ExecuteWithContext(ctx, name, args, "", "", nil)
-}
-
-// ExecuteWithContext runs a tool for a conversation.
-func (r *ToolRegistry) ExecuteWithContext(ctx context.Context, name string, args map[string]interface{}, channel, chatID string, asyncCallback AsyncCallback) *ToolResult {
-	t, ok := r.Get(name)
-	if !ok {
-		return ErrorResult(fmt.Sprintf("tool %q not found", name))
+	if e := r.table().byName[name]; e != nil {
+		return e.tool, true
 	}
-	call, _ := CallFrom(ctx)
-	call.Tool, call.Channel, call.ChatID = name, channel, chatID
-	if args == nil {
-		args = map[string]interface{}{}
-	}
-	ctx = WithCall(ctx, call)
-	if a, ok := t.(AsyncExecutor); ok && asyncCallback != nil {
-		return a.ExecuteAsync(ctx, args, asyncCallback)
-	}
-	return t.Execute(ctx, args)
+	return nil, false
 }
 
 // List returns the names of all tools, sorted.
 func (r *ToolRegistry) List() []string {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	names := make([]string, 0, len(r.tools))
-	for n := range r.tools {
-		names = append(names, n)
+	t := r.table()
+	names := make([]string, len(t.sorted))
+	for i, e := range t.sorted {
+		names[i] = e.name
 	}
-	slices.Sort(names)
 	return names
 }
 
 // Count returns how many tools there are.
-func (r *ToolRegistry) Count() int { return len(r.List()) }
+func (r *ToolRegistry) Count() int { return len(r.table().sorted) }
 
-// GetDefinitions describes all tools, sorted by name.
+// GetDefinitions describes all tools in the form of ToolToSchema, sorted by
+// name. The maps under "parameters" are shared: read them only.
 func (r *ToolRegistry) GetDefinitions() []map[string]interface{} {
-	defs := []map[string]interface{}{}
-	for _, n := range r.List() {
-		if t, ok := r.Get(n); ok {
-			defs = append(defs, ToolToSchema(t))
-		}
+	t := r.table()
+	defs := make([]map[string]interface{}, len(t.sorted))
+	for i, e := range t.sorted {
+		f := e.def.Function
+		defs[i] = schemaMap(f.Name, f.Description, f.Parameters)
 	}
 	return defs
 }
 
-// ToProviderDefs describes all tools to a provider, sorted by name.
+// ToProviderDefs describes all tools to a provider, sorted by name, so that the
+// same tools always make the same bytes. The schemas are shared: read them only.
 func (r *ToolRegistry) ToProviderDefs() []providers.ToolDefinition {
-	defs := []providers.ToolDefinition{}
-	for _, n := range r.List() {
-		if t, ok := r.Get(n); ok {
-			defs = append(defs, providers.ToolDefinition{Type: "function", Function: providers.ToolFunctionDefinition{
-				Name: t.Name(), Description: t.Description(), Parameters: t.Parameters(),
-			}})
-		}
-	}
-	return defs
+	return slices.Clone(r.table().defs)
 }
 
-// GetSummaries returns one line per tool.
+// GetSummaries returns a line "- `name` - description" per tool, sorted by name.
 func (r *ToolRegistry) GetSummaries() []string {
-	var lines []string
-	for _, n := range r.List() {
-		if t, ok := r.Get(n); ok {
-			lines = append(lines, fmt.Sprintf("- `%s` - %s", t.Name(), t.Description()))
-		}
+	t := r.table()
+	lines := make([]string, len(t.sorted))
+	for i, e := range t.sorted {
+		lines[i] = "- `" + e.name + "` - " + e.def.Function.Description
 	}
 	return lines
 }
 
-// LimitAsync bounds how many background tasks run at once, in one conversation
-// and in all; 0 is no limit.
-func (r *ToolRegistry) LimitAsync(perChat, total int) {}
-
-// Task is a background task that has not reported back yet.
-type Task struct {
-	Call    Call
-	Label   string    // what it is about, in a few words
-	Started time.Time // when the call began
+// table returns the tools of this registry or view.
+func (r *ToolRegistry) table() *table {
+	whole := r.core.whole()
+	if r.admit == nil {
+		return whole
+	}
+	if t := r.view.Load(); t != nil && t.base == whole {
+		return t
+	}
+	var admitted []*entry
+	for _, e := range whole.sorted {
+		if r.admit(e.name) {
+			admitted = append(admitted, e)
+		}
+	}
+	t := newTable(whole, admitted)
+	r.view.Store(t)
+	return t
 }
 
-// Outstanding lists the background tasks of a conversation, oldest first.
-func (r *ToolRegistry) Outstanding(channel, chatID string) []Task { return nil }
+func newTable(base *table, sorted []*entry) *table {
+	t := &table{
+		base:   base,
+		sorted: sorted,
+		byName: make(map[string]*entry, len(sorted)),
+		defs:   make([]providers.ToolDefinition, len(sorted)),
+	}
+	for i, e := range sorted {
+		t.byName[e.name] = e
+		t.defs[i] = e.def
+	}
+	return t
+}
 
-// CancelOutstanding ends the background tasks of a conversation and returns how
-// many there were. Their callbacks are not called.
-func (r *ToolRegistry) CancelOutstanding(channel, chatID string) int { return 0 }
+// whole returns the table of every tool.
+func (c *core) whole() *table {
+	if t := c.current.Load(); t != nil {
+		return t
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.current.Load(); t != nil {
+		return t
+	}
+	sorted := slices.SortedFunc(maps.Values(c.tools), func(a, b *entry) int { return strings.Compare(a.name, b.name) })
+	t := newTable(nil, sorted)
+	c.current.Store(t)
+	return t
+}
 
-// Shutdown refuses new background tasks and waits for the running ones until
-// ctx ends.
-func (r *ToolRegistry) Shutdown(ctx context.Context) error { return nil }
+// add puts an entry in.
+func (c *core) add(e *entry, replace bool) error {
+	if err := c.put(e, replace); err != nil {
+		return err
+	}
+	c.installEarly(e)
+	if e.holdsUntilDone() {
+		c.logger.Warn("tool has both SetContext and SetCallback: it serves one conversation at a time until its callback; register it with tools.PerCall", "tool", e.name)
+	}
+	return nil
+}
 
-// Go runs fn on a goroutine of its own for the call ctx belongs to.
-func Go(ctx context.Context, fn func(ctx context.Context)) { go fn(ctx) }
-
-type yieldKeyType struct{}
-
-// WithYield returns a context whose calls give a scarce slot back while they
-// wait for a legacy tool that is busy in another conversation.
-func WithYield(ctx context.Context, yield func() (resume func(context.Context) error)) context.Context {
-	return context.WithValue(ctx, yieldKeyType{}, yield)
+func (c *core) put(e *entry, replace bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reserved[e.name] {
+		return errors.New("the name is reserved")
+	}
+	old := c.tools[e.name]
+	if old != nil && !replace {
+		return errors.New("the name is taken")
+	}
+	c.adopt(e)
+	c.tools[e.name] = e
+	c.current.Store(nil)
+	if old != nil {
+		c.release(old)
+		c.logger.Warn("tool replaced", "tool", e.name)
+	}
+	return nil
 }

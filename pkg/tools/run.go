@@ -2,49 +2,278 @@ package tools
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 )
 
-// RunToolLoop alternates between the model and the tools it calls, until it
-// answers without calls or MaxIterations is reached.
+// What the model reads in place of a result.
+const (
+	textNoTools   = "There are no tools here. Answer without calling one."
+	textNoName    = "The call names no tool. Call one of the tools by its name."
+	textBadJSON   = "The arguments are not a JSON object. Nothing was run. Call the tool again with valid JSON."
+	textCut       = "Your reply was cut off before it was complete, so nothing was run. Make the call again, with shorter arguments."
+	textCancelled = "Cancelled before it was run."
+	textNotRun    = "Not run, because the turn ended before it."
+	textAnswerNow = "You have made all the tool calls allowed for this turn. Answer now from what you know, and say what is left undone."
+)
+
+// RunToolLoop asks the model, runs the tools it calls, gives it their results
+// and asks again, until it replies without calls or MaxIterations is reached.
+//
+// messages is the conversation so far, system and user messages included; the
+// slice is not changed. If it ends in calls that have no results yet, those are
+// run first. channel and chatID go to ToolRegistry.ExecuteWithContext with each
+// call; a Call put into ctx by WithCall is what each call starts from.
+//
+// The result is never nil. When the model or Checkpoint fails, or ctx ends, it
+// holds what was done until then, together with the error: Messages can be
+// stored as they are, every call in them has a result. The error wraps that of
+// the provider or of Checkpoint, or context.Cause(ctx). A tool that fails is no
+// error of the loop: the model reads the failure and decides.
+//
+// RunToolLoop blocks, and works on the calling goroutine alone.
 func RunToolLoop(ctx context.Context, config ToolLoopConfig, messages []providers.Message, channel, chatID string) (*ToolLoopResult, error) {
-	msgs := slices.Clone(messages)
-	res := &ToolLoopResult{Iterations: config.Rounds, StopReason: StopMaxIterations}
-	var defs []providers.ToolDefinition
-	for round := config.Rounds + 1; round <= config.MaxIterations; round++ {
-		if config.Tools != nil {
-			defs = config.Tools.ToProviderDefs()
-		}
-		resp, err := config.Provider.Chat(ctx, msgs, defs, config.Model, config.LLMOptions)
-		if err != nil {
-			res.StopReason = StopError
-			return res, err
-		}
-		res.Iterations++
-		reply := providers.Message{Role: providers.RoleAssistant, Content: resp.Content, ToolCalls: resp.ToolCalls}
-		msgs = append(msgs, reply)
-		res.Messages = append(res.Messages, reply)
-		if len(resp.ToolCalls) == 0 {
-			res.Content, res.StopReason = resp.Content, StopAnswer
-			return res, nil
-		}
-		for _, tc := range resp.ToolCalls {
-			call, _ := CallFrom(ctx)
-			call.ID, call.Round, call.Tool, call.Channel, call.ChatID = tc.ID, round, tc.Name, channel, chatID
-			result := ErrorResult("there are no tools")
-			if config.Tools != nil {
-				var cb AsyncCallback
-				if config.AsyncCallback != nil {
-					cb = config.AsyncCallback(call)
-				}
-				result = config.Tools.ExecuteWithContext(WithCall(ctx, call), tc.Name, tc.Arguments, channel, chatID, cb)
-			}
-			m := providers.Message{Role: providers.RoleTool, Content: result.ForLLM, ToolCallID: tc.ID}
-			msgs = append(msgs, m)
-			res.Messages = append(res.Messages, m)
+	l := &loop{
+		cfg:     config,
+		channel: channel,
+		chatID:  chatID,
+		wire:    make([]providers.Message, len(messages), len(messages)+8),
+		res:     &ToolLoopResult{Iterations: config.Rounds},
+	}
+	copy(l.wire, messages)
+	for i := range l.wire {
+		l.wire[i] = wireForm(l.wire, i)
+	}
+	err := l.run(ctx, unanswered(messages))
+	if err != nil {
+		l.res.StopReason = StopError
+		if ctx.Err() != nil && !errors.Is(err, errCheckpoint) {
+			l.res.StopReason = StopCancelled
 		}
 	}
-	return res, nil
+	return l.res, err
+}
+
+// loop is one run of RunToolLoop.
+type loop struct {
+	cfg             ToolLoopConfig
+	channel, chatID string
+	wire            []providers.Message // what the provider is sent
+	res             *ToolLoopResult
+}
+
+var errCheckpoint = errors.New("the step could not be recorded")
+
+func (l *loop) run(ctx context.Context, pending []providers.ToolCall) error {
+	if len(pending) > 0 {
+		if err := l.calls(ctx, l.cfg.Rounds, pending, ""); err != nil {
+			return err
+		}
+	}
+	for round := l.cfg.Rounds + 1; round <= l.cfg.MaxIterations; round++ {
+		reply, finish, err := l.ask(ctx, round, l.cfg.Tools)
+		if err != nil {
+			return err
+		}
+		if len(reply.ToolCalls) == 0 {
+			l.res.Content, l.res.StopReason = reply.Content, StopAnswer
+			return nil
+		}
+		if err := l.calls(ctx, round, reply.ToolCalls, finish); err != nil {
+			return err
+		}
+	}
+	l.res.StopReason = StopMaxIterations
+	if !l.cfg.FinalAnswer {
+		return nil
+	}
+	l.wire = append(l.wire, providers.Message{Role: providers.RoleUser, Content: textAnswerNow})
+	reply, _, err := l.ask(ctx, l.res.Iterations+1, nil)
+	if err != nil {
+		return err
+	}
+	l.res.Content = reply.Content
+	return nil
+}
+
+// ask has one round with the model and records its reply. tools is nil in the
+// final round; calls the model makes nevertheless are dropped then.
+func (l *loop) ask(ctx context.Context, round int, tools *ToolRegistry) (reply providers.Message, finish string, err error) {
+	if ctx.Err() != nil {
+		return reply, "", ended(ctx, round)
+	}
+	var defs []providers.ToolDefinition
+	if tools != nil {
+		defs = tools.table().defs
+	}
+	l.event(Event{Kind: EventModelStart, Round: round})
+	began := time.Now()
+	resp, err := l.chat(ctx, defs)
+	l.event(Event{Kind: EventModelEnd, Round: round, Response: resp, Err: err, Duration: time.Since(began)})
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", ended(ctx, round), err)
+		} else {
+			err = fmt.Errorf("tools: round %d: %w", round, err)
+		}
+		return reply, "", err
+	}
+	if u := resp.Usage; u != nil {
+		l.res.Usage.PromptTokens += u.PromptTokens
+		l.res.Usage.CompletionTokens += u.CompletionTokens
+		l.res.Usage.TotalTokens += u.TotalTokens
+	}
+	l.res.Iterations++
+	reply = providers.Message{Role: providers.RoleAssistant, Content: resp.Content}
+	if round <= l.cfg.MaxIterations {
+		reply.ToolCalls = tidyCalls(resp.ToolCalls)
+	}
+	if err := l.checkpoint(ctx, Record{Kind: RecordReply, Round: round, Message: reply}); err != nil {
+		return reply, "", err
+	}
+	l.add(reply)
+	return reply, resp.FinishReason, nil
+}
+
+// chat calls the provider; a panic in it is its failure.
+func (l *loop) chat(ctx context.Context, defs []providers.ToolDefinition) (resp *providers.LLMResponse, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			resp, err = nil, &ProviderPanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	if l.cfg.Provider == nil {
+		return nil, errors.New("no provider is configured")
+	}
+	resp, err = l.cfg.Provider.Chat(ctx, slices.Clip(l.wire), slices.Clip(defs), l.cfg.Model, l.cfg.LLMOptions)
+	if err != nil {
+		return nil, err
+	}
+	if resp == nil {
+		return nil, errors.New("the provider returned neither a reply nor an error")
+	}
+	return resp, nil
+}
+
+// ProviderPanicError is a panic of the provider.
+type ProviderPanicError struct {
+	Value any
+	Stack []byte // for the log
+}
+
+func (e *ProviderPanicError) Error() string { return fmt.Sprintf("the provider panicked: %v", e.Value) }
+
+// calls runs the calls of one reply in order. Every one gets an answer, also
+// when an error or the end of ctx keeps it from being run.
+func (l *loop) calls(ctx context.Context, round int, calls []providers.ToolCall, finish string) error {
+	for i, tc := range calls {
+		if ctx.Err() != nil {
+			l.leave(calls[i:], textCancelled)
+			return ended(ctx, round)
+		}
+		answered, err := l.call(ctx, round, tc, finish)
+		if err != nil {
+			if answered {
+				i++
+			}
+			l.leave(calls[i:], textNotRun)
+			return err
+		}
+	}
+	return nil
+}
+
+// leave answers calls that are not run.
+func (l *loop) leave(calls []providers.ToolCall, text string) {
+	for _, tc := range calls {
+		l.add(providers.Message{Role: providers.RoleTool, Content: text, ToolCallID: tc.ID})
+	}
+}
+
+// ended is the error of a loop whose ctx has ended.
+func ended(ctx context.Context, round int) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == err { //nolint:errorlint // identity is meant: no cause was given
+		return fmt.Errorf("tools: round %d: %w", round, err)
+	}
+	return fmt.Errorf("tools: round %d: %w: %w", round, err, cause)
+}
+
+// call runs one call and records it. answered is false if it failed before.
+func (l *loop) call(ctx context.Context, round int, tc providers.ToolCall, finish string) (answered bool, err error) {
+	call := newCallState(ctx, nil, l.channel, l.chatID)
+	if outer := stateFrom(ctx); outer != nil && outer.core != nil {
+		// The loop runs in a tool: the model's ids are unique among themselves only.
+		call.ID = outer.ID + "." + tc.ID
+	} else {
+		call.ID = tc.ID
+	}
+	call.Tool, call.Round = tc.Name, round
+	if err := l.checkpoint(ctx, Record{Kind: RecordBegin, Round: round, Call: call.Call}); err != nil {
+		return false, err
+	}
+	l.event(Event{Kind: EventToolStart, Round: round, Call: call.Call})
+	began := time.Now()
+	result := l.execute(ctx, tc, call, finish)
+	took := time.Since(began)
+
+	m := providers.Message{Role: providers.RoleTool, Content: resultText(result), ToolCallID: tc.ID}
+	l.add(m)
+	err = l.checkpoint(ctx, Record{Kind: RecordEnd, Round: round, Call: call.Call, Message: m, Result: result})
+	l.event(Event{Kind: EventToolEnd, Round: round, Call: call.Call, Result: result, Duration: took})
+	return true, err
+}
+
+// execute runs a call, or says why it cannot be run.
+func (l *loop) execute(ctx context.Context, tc providers.ToolCall, call *callState, finish string) *ToolResult {
+	tools := l.cfg.Tools
+	switch {
+	case finish == providers.FinishLength || finish == providers.FinishContentFilter:
+		return ErrorResult(textCut)
+	case tools == nil:
+		return ErrorResult(textNoTools)
+	case tc.Name == "":
+		return ErrorResult(textNoName)
+	}
+	args, ok := arguments(tc)
+	if !ok {
+		return ErrorResult(textBadJSON)
+	}
+	call.core = tools.core
+	e := tools.table().byName[tc.Name]
+	var cb AsyncCallback
+	if e != nil && e.canAsync && l.cfg.AsyncCallback != nil {
+		cb = l.cfg.AsyncCallback(call.Call)
+	}
+	return tools.run(ctx, e, call, args, cb)
+}
+
+// add appends a message to the history and, in its wire form, to what the
+// provider is sent.
+func (l *loop) add(m providers.Message) {
+	l.res.Messages = append(l.res.Messages, m)
+	l.wire = append(l.wire, m)
+	last := len(l.wire) - 1
+	l.wire[last] = wireForm(l.wire, last)
+}
+
+func (l *loop) event(e Event) {
+	if l.cfg.OnEvent != nil {
+		l.cfg.OnEvent(e)
+	}
+}
+
+func (l *loop) checkpoint(ctx context.Context, r Record) error {
+	if l.cfg.Checkpoint == nil {
+		return nil
+	}
+	if err := l.cfg.Checkpoint(ctx, r); err != nil {
+		return fmt.Errorf("tools: round %d: %w (%s): %w", r.Round, errCheckpoint, r.Kind, err)
+	}
+	return nil
 }

@@ -1,0 +1,509 @@
+package tools
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+)
+
+// A call that may report back has a ticket, which belongs to the registry and
+// to one conversation. It is closed exactly once: by the callback, by a result
+// that is not Async, by its time running out, by CancelOutstanding or by
+// Shutdown. Whatever comes after that is logged and dropped.
+
+// phase is where a ticket is in its life.
+type phase int
+
+const (
+	phaseRunning   phase = iota // Execute has not returned
+	phaseDetached               // Execute has returned Async, the work goes on
+	phaseCancelled              // nobody waits for it any more, but the tool may still work
+	phaseClosed
+)
+
+type ticket struct {
+	core    *core
+	call    *callState
+	entry   *entry
+	cb      AsyncCallback // nil: nobody wants to know
+	started time.Time
+	ttl     time.Duration
+
+	// ctx is the call's. It ends with the caller's until Execute returns Async,
+	// and belongs to the registry from then on.
+	ctx    context.Context //nolint:containedctx // the ticket outlives the call it was made in
+	cancel context.CancelCauseFunc
+	unlink func() bool
+
+	mu    sync.Mutex // the timer, the tool's goroutine and Execute's return meet here
+	phase phase
+	timer *time.Timer
+	hold  *hold // kept until the ticket is closed
+	label string
+}
+
+// tasks holds every open ticket and every goroutine started with Go.
+type tasks struct {
+	mu         sync.Mutex
+	open       map[*ticket]struct{}
+	perChat    map[bus.Address]int
+	goroutines int
+	closing    bool
+	idle       chan struct{} // closed when nothing is left; nil while nobody waits
+	maxPerChat int
+	maxTotal   int
+}
+
+func (ts *tasks) init() {
+	ts.open = make(map[*ticket]struct{})
+	ts.perChat = make(map[bus.Address]int)
+}
+
+// LimitAsync bounds how many background tasks may run at once, in one
+// conversation and in all of them; 0 is no limit. A tool that could exceed it
+// is not run: the model is told to wait for one of them.
+func (r *ToolRegistry) LimitAsync(perChat, total int) {
+	ts := &r.core.tasks
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.maxPerChat, ts.maxTotal = perChat, total
+}
+
+// Task is a background task that has not reported back yet.
+type Task struct {
+	Call    Call
+	Label   string    // what it is about, in a few words
+	Started time.Time // when the call began
+}
+
+// Outstanding lists the background tasks of a conversation, oldest first.
+func (r *ToolRegistry) Outstanding(channel, chatID string) []Task {
+	var list []Task
+	for _, t := range r.core.tasks.of(bus.Address{Channel: channel, ChatID: chatID}) {
+		t.mu.Lock()
+		if t.phase == phaseDetached {
+			list = append(list, Task{Call: t.call.Call, Label: t.label, Started: t.started})
+		}
+		t.mu.Unlock()
+	}
+	slices.SortFunc(list, func(a, b Task) int {
+		return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.Call.ID, b.Call.ID))
+	})
+	return list
+}
+
+// CancelOutstanding ends the background tasks of a conversation and returns how
+// many there were. Their contexts are cancelled and their callbacks are not
+// called: whoever cancelled them knows.
+func (r *ToolRegistry) CancelOutstanding(channel, chatID string) int {
+	n := 0
+	for _, t := range r.core.tasks.of(bus.Address{Channel: channel, ChatID: chatID}) {
+		if t.cancelQuietly() {
+			n++
+		}
+	}
+	return n
+}
+
+// of returns the open tickets of a conversation.
+func (ts *tasks) of(a bus.Address) []*ticket {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if ts.perChat[a] == 0 {
+		return nil
+	}
+	var list []*ticket
+	for t := range ts.open {
+		if t.address() == a {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// Shutdown refuses new background tasks, and waits until those that run have
+// reported back and the goroutines started with Go have returned. If ctx ends
+// first, the rest is cancelled without its callbacks being called, and the error
+// says how many there were. Calls that return their result at once still work.
+func (r *ToolRegistry) Shutdown(ctx context.Context) error {
+	ts := &r.core.tasks
+	for {
+		idle := ts.close()
+		if idle == nil {
+			return nil
+		}
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			n := ts.abandon()
+			return fmt.Errorf("tools: shutdown: %d background tasks were still running: %w", n, context.Cause(ctx))
+		}
+	}
+}
+
+// close stops new tasks. It returns nil if nothing is left to wait for.
+func (ts *tasks) close() <-chan struct{} {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.closing = true
+	if len(ts.open)+ts.goroutines == 0 {
+		return nil
+	}
+	if ts.idle == nil {
+		ts.idle = make(chan struct{})
+	}
+	return ts.idle
+}
+
+// abandon closes every ticket, and returns how many tasks were running.
+func (ts *tasks) abandon() int {
+	ts.mu.Lock()
+	open := slices.Collect(maps.Keys(ts.open))
+	ts.mu.Unlock()
+	n := 0
+	for _, t := range open {
+		if t.abandon() {
+			n++
+		}
+	}
+	return n
+}
+
+// wake tells Shutdown when nothing is left; ts.mu is held.
+func (ts *tasks) wake() {
+	if ts.idle != nil && len(ts.open)+ts.goroutines == 0 {
+		close(ts.idle)
+		ts.idle = nil
+	}
+}
+
+// admit adds a ticket, or says why it must not be. cb being nil, nobody counts
+// on a report, so neither limits nor a shutdown matter.
+func (ts *tasks) admit(t *ticket) *ToolResult {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	a := t.address()
+	if t.cb != nil {
+		switch {
+		case ts.closing:
+			return ErrorResult("No new background work can be started: the service is shutting down.").WithError(errClosing)
+		case ts.maxPerChat > 0 && ts.perChat[a] >= ts.maxPerChat:
+			return ErrorResult(fmt.Sprintf("There are %d background tasks in this conversation already, and no more are allowed. "+
+				"Wait for one to finish. The user can list them with /tasks and end them with /stop.", ts.perChat[a])).WithError(errTooMany)
+		case ts.maxTotal > 0 && len(ts.open) >= ts.maxTotal:
+			return ErrorResult("Too many background tasks are running at the moment. Try again later. " +
+				"The user can list this conversation's with /tasks and end them with /stop.").WithError(errTooMany)
+		}
+	}
+	ts.open[t] = struct{}{}
+	ts.perChat[a]++
+	return nil
+}
+
+func (ts *tasks) remove(t *ticket) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if _, ok := ts.open[t]; !ok {
+		return
+	}
+	delete(ts.open, t)
+	a := t.address()
+	if ts.perChat[a]--; ts.perChat[a] <= 0 {
+		delete(ts.perChat, a)
+	}
+	ts.wake()
+}
+
+// ttl is how long a background task of the tool may take. A tool that is taken
+// until its callback may not keep others waiting beyond the call's deadline,
+// unless it says so itself.
+func (c *core) ttl(ctx context.Context, e *entry) time.Duration {
+	if e.ttl > 0 {
+		return e.ttl
+	}
+	ttl := c.options.AsyncTTL
+	if deadline, ok := ctx.Deadline(); ok && e.holdsUntilDone() {
+		ttl = min(ttl, max(time.Until(deadline), 0))
+	}
+	return ttl
+}
+
+// openTicket gives a call a ticket and a context that can outlive the caller's.
+func (c *core) openTicket(ctx context.Context, e *entry, call *callState, cb AsyncCallback) (*ticket, *ToolResult) {
+	t := &ticket{core: c, call: call, entry: e, cb: cb, started: time.Now(), ttl: c.ttl(ctx, e)}
+	if refusal := c.tasks.admit(t); refusal != nil {
+		return nil, refusal
+	}
+	detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	t.cancel = cancel
+	t.unlink = context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	if ctx.Value(yieldKeyType{}) != nil {
+		// The turn's slot is not the task's to give back.
+		detached = context.WithValue(detached, yieldKeyType{}, nil)
+	}
+	t.ctx = detached
+	call.ticket = t
+	return t, nil
+}
+
+func (t *ticket) address() bus.Address {
+	return bus.Address{Channel: t.call.Channel, ChatID: t.call.ChatID}
+}
+
+// returned is told what Execute came to; result is nil if it panicked or
+// returned nil. h is the call's hold on a legacy instance, if it has one.
+func (t *ticket) returned(result *ToolResult, h *hold, args map[string]interface{}) {
+	t.unlink()
+	if result == nil || !result.Async {
+		if t.end() != phaseClosed {
+			t.leave()
+			t.core.tasks.remove(t)
+		}
+		t.cancel(errReturned)
+		if h != nil {
+			h.leave()
+		}
+		return
+	}
+	t.mu.Lock()
+	if t.phase == phaseRunning {
+		t.phase = phaseDetached
+		t.label = label(t.entry.def.Function.Parameters, args)
+		t.timer = time.AfterFunc(t.ttl, t.expire)
+	}
+	if t.phase != phaseClosed && t.entry.holdsUntilDone() {
+		t.hold, h = h, nil
+	}
+	t.mu.Unlock()
+	if h != nil {
+		h.leave()
+	}
+}
+
+// deliver is the callback a tool gets.
+func (t *ticket) deliver(ctx context.Context, result *ToolResult) {
+	was := t.end()
+	switch was {
+	case phaseClosed:
+		t.log(slog.LevelWarn, "tool reported back twice or too late, dropped")
+		return
+	case phaseCancelled:
+		t.log(slog.LevelDebug, "tool reported back after it was cancelled, dropped")
+		t.leave()
+		t.letGo()
+		return
+	case phaseRunning, phaseDetached:
+	}
+	t.leave()
+	if ctx == nil || stateFrom(ctx) != t.call {
+		ctx = context.WithValue(t.ctx, callKeyType{}, t.call)
+	}
+	t.settle(ctx, result)
+}
+
+// expire gives a task up.
+func (t *ticket) expire() {
+	was := t.end()
+	if was == phaseClosed {
+		return
+	}
+	if in := t.call.inst; in != nil {
+		in.expired(t)
+	}
+	if was == phaseCancelled {
+		t.letGo()
+		return
+	}
+	text := fmt.Sprintf("The background task %s did not report back within %s and was given up.", t.call.Tool, t.ttl.Round(time.Second))
+	if t.entry.holdsUntilDone() {
+		text += " Its author should register it with tools.PerCall."
+	}
+	t.settle(context.WithValue(t.ctx, callKeyType{}, t.call), ErrorResult(text).WithError(errExpired))
+	t.cancel(errExpired)
+}
+
+// cancelQuietly cancels the task, and reports whether it was running in the
+// background. A legacy tool keeps its instance a little longer, until it has
+// noticed: what it still reads or reports is this conversation's.
+func (t *ticket) cancelQuietly() bool {
+	t.mu.Lock()
+	was := t.phase
+	if was == phaseRunning || was == phaseDetached {
+		t.phase = phaseCancelled
+		if t.timer != nil {
+			t.timer.Stop()
+		}
+		t.timer = time.AfterFunc(t.core.options.LegacyWait, t.expire)
+	}
+	t.mu.Unlock()
+	if was != phaseRunning && was != phaseDetached {
+		return false
+	}
+	t.cancel(errCancelled)
+	t.core.tasks.remove(t)
+	t.log(slog.LevelDebug, "background task cancelled")
+	return was == phaseDetached
+}
+
+// abandon closes the ticket because the process ends.
+func (t *ticket) abandon() bool {
+	was := t.end()
+	if was == phaseClosed {
+		return false
+	}
+	t.cancel(errClosing)
+	t.leave()
+	t.letGo()
+	t.core.tasks.remove(t)
+	return was == phaseDetached
+}
+
+// end closes the ticket and returns the phase it was in.
+func (t *ticket) end() phase {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.phase
+	t.phase = phaseClosed
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	return was
+}
+
+// settle hands the result over. The task counts as running until that is done.
+func (t *ticket) settle(ctx context.Context, result *ToolResult) {
+	defer t.core.tasks.remove(t)
+	defer t.letGo()
+	if result == nil {
+		result = ErrorResult("The background task " + t.call.Tool + " ended without a result.").WithError(errNilResult)
+	}
+	level := slog.LevelDebug
+	if result.IsError {
+		level = slog.LevelWarn
+	}
+	attrs := []slog.Attr{slog.Duration("duration", time.Since(t.started))}
+	if result.Err != nil {
+		attrs = append(attrs, slog.Any("err", result.Err))
+	}
+	t.log(level, "background task ended", attrs...)
+	if t.cb == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			t.core.panicked(ctx, t.call, fmt.Errorf("in the callback: %v", p))
+		}
+	}()
+	t.cb(context.WithoutCancel(ctx), result)
+}
+
+// leave takes the ticket off its legacy tool's list.
+func (t *ticket) leave() {
+	if in := t.call.inst; in != nil {
+		in.remove(t)
+	}
+}
+
+// letGo gives a legacy instance free that was kept for the task.
+func (t *ticket) letGo() {
+	t.mu.Lock()
+	h := t.hold
+	t.hold = nil
+	t.mu.Unlock()
+	if h != nil {
+		h.leave()
+	}
+}
+
+func (t *ticket) log(level slog.Level, text string, more ...slog.Attr) {
+	if !t.core.logger.Enabled(t.ctx, level) {
+		return
+	}
+	t.core.logger.LogAttrs(t.ctx, level, text, append(t.call.attrs(), more...)...)
+}
+
+// maxLabel bounds a task's label, in runes.
+const maxLabel = 60
+
+// label says what a call is about: its first text argument, the required ones
+// first.
+func label(params, args map[string]interface{}) string {
+	names := slices.Concat(stringList(params["required"]), slices.Sorted(maps.Keys(args)))
+	for _, n := range names {
+		text, _ := args[n].(string)
+		if text = strings.Join(strings.Fields(text), " "); text == "" {
+			continue
+		}
+		if r := []rune(text); len(r) > maxLabel {
+			return string(r[:maxLabel-1]) + "…"
+		}
+		return text
+	}
+	return ""
+}
+
+// stringList reads a list of strings the way Go code or JSON writes it.
+func stringList(v interface{}) []string {
+	switch v := v.(type) {
+	case []string:
+		return v
+	case []interface{}:
+		var list []string
+		for _, e := range v {
+			if s, ok := e.(string); ok {
+				list = append(list, s)
+			}
+		}
+		return list
+	default:
+		return nil
+	}
+}
+
+// Go runs fn on a goroutine of its own, for background work of the call that
+// ctx belongs to. A panic in fn is logged and becomes the call's outcome unless
+// it has one already, and Shutdown waits for fn. Without it a panic on a
+// goroutine of a tool ends the process. Outside of a call fn is just run.
+func Go(ctx context.Context, fn func(ctx context.Context)) {
+	call := stateFrom(ctx)
+	if call == nil || call.core == nil {
+		go fn(ctx)
+		return
+	}
+	call.core.tasks.begin()
+	go func() {
+		defer call.core.tasks.done()
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			result := call.core.panicked(ctx, call, p)
+			if call.ticket != nil {
+				call.ticket.deliver(ctx, result)
+			}
+		}()
+		fn(ctx)
+	}()
+}
+
+func (ts *tasks) begin() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.goroutines++
+}
+
+func (ts *tasks) done() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.goroutines--
+	ts.wake()
+}

@@ -1,0 +1,264 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+var (
+	errBusy       = errors.New("tool is busy")
+	errNilResult  = errors.New("tool returned no result")
+	errBadArgs    = errors.New("arguments do not match the schema")
+	errTooMany    = errors.New("too many background tasks")
+	errClosing    = errors.New("registry is shutting down")
+	errReturned   = errors.New("the call has returned")
+	errExpired    = errors.New("the background task took too long")
+	errCancelled  = errors.New("the background task was cancelled")
+	errNoInstance = errors.New("tool made no instance")
+)
+
+// Execute runs a tool by name without conversation and callback. Within
+// another call's context the tool works for that call's conversation.
+func (r *ToolRegistry) Execute(ctx context.Context, name string, args map[string]interface{}) *ToolResult {
+	return r.ExecuteWithContext(ctx, name, args, "", "", nil)
+}
+
+// ExecuteWithContext runs a tool by name for a conversation and blocks until it
+// returns. args may be nil. The result is never nil: an unknown tool, wrong
+// arguments, a panic and a missing result all come back as results that say so
+// to the model.
+//
+// asyncCallback, unless nil, is called at most once, from any goroutine, with
+// the outcome of a background task: if the result is not Async it is never
+// called after ExecuteWithContext returned. Its context carries the values of
+// the call and is not cancelled.
+func (r *ToolRegistry) ExecuteWithContext(ctx context.Context, name string, args map[string]interface{}, channel, chatID string, asyncCallback AsyncCallback) *ToolResult {
+	call := newCallState(ctx, r.core, channel, chatID)
+	call.Tool = name
+	return r.run(ctx, r.table().byName[name], call, args, asyncCallback)
+}
+
+// run is the one way a tool is executed. e is nil for an unknown name.
+func (r *ToolRegistry) run(ctx context.Context, e *entry, call *callState, args map[string]interface{}, cb AsyncCallback) *ToolResult {
+	if e == nil {
+		result := r.notFound(call.Tool)
+		r.core.logEnd(ctx, call, result, 0)
+		return result
+	}
+	if args == nil {
+		args = map[string]interface{}{}
+	}
+	began := time.Now()
+	if r.core.logger.Enabled(ctx, slog.LevelDebug) {
+		r.core.logger.LogAttrs(ctx, slog.LevelDebug, "tool start", call.attrs()...)
+	}
+	result := r.core.guarded(ctx, e, call, args, cb)
+	r.core.logEnd(ctx, call, result, time.Since(began))
+	return result
+}
+
+// guarded runs a tool and turns a panic or a missing result into a result.
+func (c *core) guarded(ctx context.Context, e *entry, call *callState, args map[string]interface{}, cb AsyncCallback) (result *ToolResult) {
+	defer func() {
+		if p := recover(); p != nil {
+			result = c.panicked(ctx, call, p)
+		}
+	}()
+	if e.args != nil {
+		if wrong := e.args.check(c.logger, e.name, args); wrong != "" {
+			return ErrorResult(wrong).WithError(errBadArgs)
+		}
+	}
+	if cb != nil && e.canAsync || e.async != nil && e.async.installed.Load() {
+		result = c.runTicketed(ctx, e, call, args, cb)
+	} else {
+		result = c.runPlain(ctx, e, call, args)
+	}
+	if result == nil {
+		return ErrorResult("The tool " + e.name + " returned no result.").WithError(errNilResult)
+	}
+	if result.Async && cb != nil && !e.canAsync {
+		c.logger.WarnContext(ctx, "tool says it works on in the background but takes no callback", "tool", e.name)
+	}
+	return result
+}
+
+// runPlain runs a call that cannot report back.
+func (c *core) runPlain(ctx context.Context, e *entry, call *callState, args map[string]interface{}) *ToolResult {
+	ctx = context.WithValue(ctx, callKeyType{}, call)
+	if e.lock == nil {
+		return e.invoke(ctx, call, args)
+	}
+	ctx, h, refusal := c.enter(ctx, e, call, c.newWait(ctx, e))
+	if refusal != nil {
+		return refusal
+	}
+	defer h.leave()
+	e.prepare(call)
+	result := e.tool.Execute(ctx, args)
+	if e.async != nil && result != nil && result.Async {
+		e.async.unowned(c.ttl(ctx, e))
+	}
+	return result
+}
+
+// runTicketed runs a call that may report back through cb, or whose legacy tool
+// has a callback anyway; cb is then nil and the report goes nowhere.
+func (c *core) runTicketed(ctx context.Context, e *entry, call *callState, args map[string]interface{}, cb AsyncCallback) *ToolResult {
+	t, refusal := c.openTicket(ctx, e, call, cb)
+	if refusal != nil {
+		return refusal
+	}
+	var h *hold
+	var result *ToolResult
+	w := c.newWait(ctx, e)
+	// Deferred, so that a panic gives the ticket and the instance back too.
+	defer func() { t.returned(result, h, args) }()
+	ctx = context.WithValue(t.ctx, callKeyType{}, call)
+	if e.lock == nil {
+		result = e.invoke(ctx, call, args)
+		return result
+	}
+	ctx, h, result = c.enter(ctx, e, call, w)
+	if result != nil {
+		return result
+	}
+	if e.async != nil {
+		if result = e.async.await(ctx, w); result != nil {
+			return result
+		}
+		call.inst = e.async
+		e.async.add(t)
+		if cb != nil {
+			e.async.install(e.asyncTool)
+		}
+	}
+	e.prepare(call)
+	if e.executor != nil {
+		result = e.executor.ExecuteAsync(ctx, args, t.deliver)
+	} else {
+		result = e.tool.Execute(ctx, args)
+	}
+	return result
+}
+
+// invoke runs a tool that keeps nothing about the call in itself.
+func (e *entry) invoke(ctx context.Context, call *callState, args map[string]interface{}) *ToolResult {
+	if e.executor != nil && call.ticket != nil {
+		return e.executor.ExecuteAsync(ctx, args, call.ticket.deliver)
+	}
+	if p, ok := e.tool.(PerCallTool); ok {
+		return runFresh(ctx, p.ForCall(), args)
+	}
+	return e.tool.Execute(ctx, args)
+}
+
+// runFresh runs an instance that belongs to one call.
+func runFresh(ctx context.Context, tool Tool, args map[string]interface{}) *ToolResult {
+	if tool == nil {
+		return ErrorResult("The tool cannot work at the moment.").WithError(errNoInstance)
+	}
+	call := stateFrom(ctx)
+	if call == nil {
+		return tool.Execute(ctx, args)
+	}
+	if t, ok := As[ContextualTool](tool); ok && call.Channel != "" && call.ChatID != "" {
+		t.SetContext(call.Channel, call.ChatID)
+	}
+	if t, ok := As[MetadataAwareTool](tool); ok && call.Metadata != nil {
+		t.SetMetadata(maps.Clone(call.Metadata))
+	}
+	if call.ticket == nil {
+		return tool.Execute(ctx, args)
+	}
+	if t, ok := tool.(AsyncExecutor); ok {
+		return t.ExecuteAsync(ctx, args, call.ticket.deliver)
+	}
+	if t, ok := As[AsyncTool](tool); ok {
+		t.SetCallback(call.ticket.deliver)
+	}
+	return tool.Execute(ctx, args)
+}
+
+// maxNamed bounds how many tools an answer to a wrong name lists.
+const maxNamed = 30
+
+func (r *ToolRegistry) notFound(name string) *ToolResult {
+	text := fmt.Sprintf("Tool %q not found.", name)
+	if names := r.List(); len(names) > maxNamed {
+		text += fmt.Sprintf(" Some of the %d available tools: %s.", len(names), strings.Join(nearest(name, names), ", "))
+	} else if len(names) > 0 {
+		text += " Available tools: " + strings.Join(names, ", ") + "."
+	}
+	return ErrorResult(text).WithError(fmt.Errorf("%w: %s", ErrNotFound, name))
+}
+
+// nearest returns the names that begin most like name.
+func nearest(name string, names []string) []string {
+	common := func(s string) int {
+		n := 0
+		for n < len(s) && n < len(name) && s[n] == name[n] {
+			n++
+		}
+		return n
+	}
+	sorted := slices.Clone(names)
+	slices.SortStableFunc(sorted, func(a, b string) int { return common(b) - common(a) })
+	return sorted[:maxNamed]
+}
+
+// panicked logs a panic with its stack and makes the result for the model,
+// which learns nothing about our insides.
+func (c *core) panicked(ctx context.Context, call *callState, p any) *ToolResult {
+	err := fmt.Errorf("panic: %v", p)
+	attrs := append(call.attrs(), slog.Any("err", err), slog.String("stack", string(debug.Stack())))
+	c.logger.LogAttrs(ctx, slog.LevelError, "tool panicked", attrs...)
+	return ErrorResult("The tool " + call.Tool + " failed because of an internal error. Do not repeat the same call.").WithError(err)
+}
+
+func cancelledResult(tool string, cause error) *ToolResult {
+	return ErrorResult("The call of " + tool + " was cancelled.").WithError(cause)
+}
+
+// attrs names the call in the log.
+func (s *callState) attrs() []slog.Attr {
+	attrs := make([]slog.Attr, 0, 8)
+	attrs = append(attrs, slog.String("tool", s.Tool))
+	if s.Channel != "" {
+		attrs = append(attrs, slog.String("channel", s.Channel), slog.String("chat_id", s.ChatID))
+	}
+	if s.Turn != "" {
+		attrs = append(attrs, slog.String("turn_id", s.Turn), slog.Int("iteration", s.Round))
+	}
+	return attrs
+}
+
+// logEnd logs how a call ended. What the model reads stays out of it, except at
+// debug level.
+func (c *core) logEnd(ctx context.Context, call *callState, result *ToolResult, took time.Duration) {
+	level, text := slog.LevelDebug, "tool end"
+	switch {
+	case result.IsError:
+		level, text = slog.LevelWarn, "tool failed"
+	case result.Async:
+		text = "tool started a background task"
+	}
+	if !c.logger.Enabled(ctx, level) {
+		return
+	}
+	attrs := append(call.attrs(), slog.Duration("duration", took))
+	if result.Err != nil {
+		attrs = append(attrs, slog.Any("err", result.Err))
+	}
+	if result.IsError && c.logger.Enabled(ctx, slog.LevelDebug) {
+		attrs = append(attrs, slog.String("result", result.ForLLM))
+	}
+	c.logger.LogAttrs(ctx, level, text, attrs...)
+}
