@@ -2,18 +2,15 @@ package webchat
 
 import (
 	"context"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 )
 
-const (
-	historyLines = 100             // how much of the past a page shows
-	twinWindow   = 2 * time.Minute // how long after its commit an answer is delivered at most, see merge
-	twinLines    = 8
-)
+// historyLines is how much of the past a page shows.
+const historyLines = 100
 
 // shown is one message as the page gets it. A person's has Text, the
 // assistant's HTML.
@@ -73,35 +70,36 @@ func (c *Channel) past(ctx context.Context, chat string) (lines []shown, cursor 
 
 // before returns the lines of the history that events do not show. events are
 // all there was since the first of them, so older lines are the rest. One
-// thing is in both: an answer is committed to the history a moment before it is
-// delivered, so the first events may have a twin just before them.
+// thing is in both: an answer is committed to the history before it is
+// delivered, a moment or, with a restart between, long before. So the answers
+// the events begin with may be the ones the history ends with.
 func before(lines []Line, events []*event) []Line {
 	if len(events) == 0 {
 		return lines
 	}
-	start := events[0].time
 	n := len(lines)
-	for n > 0 && !lines[n-1].Time.Before(start) {
+	for n > 0 && !lines[n-1].Time.Before(events[0].time) {
 		n--
 	}
-	rest := append([]Line(nil), lines[:n]...)
+	rest := slices.Clone(lines[:n])
 	for _, e := range events {
-		if e.kind == kindMessage {
-			rest = withoutTwin(rest, e, start)
+		if e.kind != kindMessage {
+			continue
 		}
+		if e.role != providers.RoleAssistant {
+			break
+		}
+		rest = withoutTwin(rest, e.text)
 	}
 	return rest
 }
 
-// withoutTwin removes e from the end of lines, if it is there.
-func withoutTwin(lines []Line, e *event, start time.Time) []Line {
-	for i := len(lines) - 1; i >= max(0, len(lines)-twinLines); i-- {
-		l := lines[i]
-		if start.Sub(l.Time) > twinWindow {
-			break
-		}
-		if l.Role == e.role && strings.TrimSpace(l.Text) == strings.TrimSpace(e.text) {
-			return append(lines[:i], lines[i+1:]...)
+// withoutTwin removes the answer text from those lines end with, if it is among
+// them.
+func withoutTwin(lines []Line, text string) []Line {
+	for i := len(lines) - 1; i >= 0 && lines[i].Role != providers.RoleUser; i-- {
+		if lines[i].Role == providers.RoleAssistant && strings.TrimSpace(lines[i].Text) == strings.TrimSpace(text) {
+			return slices.Delete(lines, i, i+1)
 		}
 	}
 	return lines

@@ -62,6 +62,7 @@ type stream struct {
 	typing   bool
 	wake     chan struct{} // holds one token when there is something to take
 	replaced chan struct{} // closed when a newer page took its place
+	done     chan struct{} // closed when the page is no longer served
 }
 
 // hub owns all conversations. One mutex guards everything in it: its sections
@@ -80,7 +81,7 @@ type hub struct {
 }
 
 func newHub() *hub {
-	return &hub{chats: map[string]*conversation{}, idle: list.New(), done: make(chan struct{}), now: time.Now}
+	return &hub{chats: map[string]*conversation{}, idle: list.New(), closed: true, now: time.Now}
 }
 
 // next returns a new sequence number. It starts from the clock, so that
@@ -135,8 +136,9 @@ func (h *hub) evictIdle(now time.Time) {
 	}
 }
 
-// add puts e into the conversation and wakes those who watch. A message whose
-// id is still there is not added twice: the first one is returned.
+// add puts e into the conversation and wakes those who watch. A message that is
+// there already is not added twice: the first one is returned. One that was
+// taken out again keeps its first time.
 func (h *hub) add(chat string, e event) *event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,11 +146,11 @@ func (h *hub) add(chat string, e event) *event {
 	c := h.open(chat, now)
 	defer h.settle(c)
 	if e.kind == kindMessage {
-		if old := c.find(e.role, e.id); old != nil {
+		if old := c.find(&e); old != nil {
 			return old
 		}
 	}
-	e.seq, e.time = h.next(now), now
+	e.seq, e.time = h.next(now), c.firstTime(&e, now)
 	if e.role == providers.RoleAssistant {
 		e.html = onceHTML(e.text)
 	}
@@ -167,18 +169,14 @@ func onceHTML(text string) func(*markdown) string {
 }
 
 // retract takes a message of the person out again.
-func (h *hub) retract(chat, id string) {
+func (h *hub) retract(chat string, e *event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := h.open(chat, h.now())
+	now := h.now()
+	c := h.open(chat, now)
 	defer h.settle(c)
-	i := slices.IndexFunc(c.events, func(e *event) bool { return e.is(providers.RoleUser, id) })
-	if i < 0 {
-		return
-	}
-	c.bytes -= len(c.events[i].text)
-	c.events = slices.Delete(c.events, i, i+1)
-	c.push(&event{seq: h.next(h.now()), time: h.now(), kind: kindRetract, id: id})
+	c.trim(func(x *event) bool { return x == e })
+	c.push(&event{seq: h.next(now), time: e.time, kind: kindRetract, id: e.id})
 }
 
 // clear forgets what stands before the event with that seq.
@@ -231,7 +229,7 @@ func (h *hub) watch(chat string, cursor int64) *stream {
 		close(c.streams[0].replaced)
 		c.streams = slices.Delete(c.streams, 0, 1)
 	}
-	s := &stream{conv: c, cursor: cursor, wake: make(chan struct{}, 1), replaced: make(chan struct{})}
+	s := &stream{conv: c, cursor: cursor, wake: make(chan struct{}, 1), replaced: make(chan struct{}), done: h.done}
 	c.streams = append(c.streams, s)
 	h.streams++
 	return s
@@ -280,27 +278,42 @@ func (h *hub) take(s *stream) news {
 	return n
 }
 
-// closeStreams ends all streams, and lets none open again.
+// closeStreams ends all streams, and lets none open until reopen.
 func (h *hub) closeStreams() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.closed {
-		h.closed = true
-		close(h.done)
-	}
+	h.closed = true
+	close(h.done)
 }
 
-func (c *conversation) find(role, id string) *event {
-	for _, e := range c.events {
-		if id != "" && e.is(role, id) {
-			return e
+// reopen lets streams open; Run calls it when it starts.
+func (h *hub) reopen() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed, h.done = false, make(chan struct{})
+}
+
+// find returns the event that e would repeat. The page never uses an id twice;
+// a key with another text is another message.
+func (c *conversation) find(e *event) *event {
+	i := slices.IndexFunc(c.events, func(x *event) bool {
+		return x.kind == kindMessage && x.role == e.role && x.id == e.id && e.id != "" &&
+			(x.role == providers.RoleUser || x.text == e.text)
+	})
+	if i < 0 {
+		return nil
+	}
+	return c.events[i]
+}
+
+// firstTime is when e was added first, if it was taken out again since.
+func (c *conversation) firstTime(e *event, now time.Time) time.Time {
+	for _, x := range c.events {
+		if x.kind == kindRetract && e.role == providers.RoleUser && x.id == e.id {
+			return x.time
 		}
 	}
-	return nil
-}
-
-func (e *event) is(role, id string) bool {
-	return e.kind == kindMessage && e.role == role && e.id == id
+	return now
 }
 
 // push appends e, drops the oldest beyond the bounds and wakes the streams.

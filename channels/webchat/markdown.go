@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html"
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/microcosm-cc/bluemonday"
@@ -12,6 +13,7 @@ import (
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/renderer"
 	goldhtml "github.com/yuin/goldmark/renderer/html"
+	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 )
 
@@ -25,11 +27,11 @@ type markdown struct {
 	policy *bluemonday.Policy
 }
 
-func (m *markdown) html(text string) string {
+func (m *markdown) html(source string) string {
 	m.once.Do(m.build)
 	var buf bytes.Buffer
-	if err := m.md.Convert([]byte(text), &buf); err != nil {
-		return "<p>" + html.EscapeString(text) + "</p>"
+	if err := m.md.Convert([]byte(source), &buf); err != nil {
+		return "<p>" + html.EscapeString(source) + "</p>"
 	}
 	return m.policy.SanitizeReader(&buf).String()
 }
@@ -43,7 +45,7 @@ func (m *markdown) build() {
 		),
 		goldmark.WithRendererOptions(
 			goldhtml.WithHardWraps(), // people and models break lines where they mean it
-			renderer.WithNodeRenderers(util.Prioritized(imageLinks{}, 100)),
+			renderer.WithNodeRenderers(util.Prioritized(plain{}, 100)),
 		),
 	)
 	p := bluemonday.NewPolicy()
@@ -64,31 +66,67 @@ func (m *markdown) build() {
 	m.policy = p
 }
 
-// imageLinks shows an image as a link to it: a page that loaded pictures from
-// anywhere would tell strangers when and where it is read.
-type imageLinks struct{}
+// plain renders what the page shows in its own way, so that no word is lost
+// and nothing is loaded from elsewhere: an image is a link to it (a page that
+// loads pictures tells strangers when and where it is read), a link that leads
+// nowhere a browser should go shows its target as text, and so does HTML.
+type plain struct{}
 
-// RegisterFuncs tells goldmark that imageLinks renders images.
-func (l imageLinks) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
-	r.Register(ast.KindImage, l.render)
+// RegisterFuncs tells goldmark what plain renders.
+func (p plain) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	r.Register(ast.KindLink, p.link)
+	r.Register(ast.KindImage, p.image)
+	r.Register(ast.KindRawHTML, p.rawHTML)
+	r.Register(ast.KindHTMLBlock, p.htmlBlock)
 }
 
-func (imageLinks) render(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-	image := n.(*ast.Image)
-	if insideLink(n) || goldhtml.IsDangerousURL(image.Destination) {
-		return ast.WalkContinue, nil // its description alone
+func (plain) link(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	writeLink(w, n.(*ast.Link).Destination, entering)
+	return ast.WalkContinue, nil
+}
+
+func (plain) image(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	dest := n.(*ast.Image).Destination
+	switch {
+	case insideLink(n): // the description stands for it
+	case n.FirstChild() == nil && entering:
+		writeLink(w, dest, true)
+		_, _ = w.Write(util.EscapeHTML(dest))
+	default:
+		writeLink(w, dest, entering)
 	}
-	if !entering {
-		_, err := w.WriteString("</a>")
-		return ast.WalkContinue, err
+	return ast.WalkContinue, nil
+}
+
+// writeLink writes the start or the end of a link. A BufWriter keeps its first
+// error until it is flushed.
+func writeLink(w util.BufWriter, dest []byte, start bool) {
+	safe := leadsOut(dest)
+	switch {
+	case safe && start:
+		_, _ = w.WriteString(`<a href="`)
+		_, _ = w.Write(util.EscapeHTML(util.URLEscape(dest, true)))
+		_, _ = w.WriteString(`">`)
+	case safe:
+		_, _ = w.WriteString("</a>")
+	case !start && len(dest) > 0:
+		_, _ = w.WriteString(" (")
+		_, _ = w.Write(util.EscapeHTML(dest))
+		_, _ = w.WriteString(")")
 	}
-	_, _ = w.WriteString(`<a href="`) // a BufWriter keeps its first error
-	_, _ = w.Write(util.EscapeHTML(util.URLEscape(image.Destination, true)))
-	_, err := w.WriteString(`">`)
-	if n.FirstChild() == nil && err == nil {
-		_, err = w.Write(util.EscapeHTML(image.Destination))
+}
+
+// leadsOut reports whether dest is an address a browser may be sent to.
+func leadsOut(dest []byte) bool {
+	scheme, _, ok := bytes.Cut(dest, []byte(":"))
+	if !ok {
+		return false
 	}
-	return ast.WalkContinue, err
+	switch strings.ToLower(string(scheme)) {
+	case "http", "https", "mailto":
+		return true
+	}
+	return false
 }
 
 func insideLink(n ast.Node) bool {
@@ -98,4 +136,31 @@ func insideLink(n ast.Node) bool {
 		}
 	}
 	return false
+}
+
+func (plain) rawHTML(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	if entering {
+		writeEscaped(w, source, n.(*ast.RawHTML).Segments)
+	}
+	return ast.WalkSkipChildren, nil
+}
+
+func (plain) htmlBlock(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	block := n.(*ast.HTMLBlock)
+	_, _ = w.WriteString("<pre><code>")
+	writeEscaped(w, source, block.Lines())
+	if block.HasClosure() {
+		_, _ = w.Write(util.EscapeHTML(block.ClosureLine.Value(source)))
+	}
+	_, _ = w.WriteString("</code></pre>\n")
+	return ast.WalkContinue, nil
+}
+
+func writeEscaped(w util.BufWriter, source []byte, segments *text.Segments) {
+	for _, s := range segments.Sliced(0, segments.Len()) {
+		_, _ = w.Write(util.EscapeHTML(s.Value(source)))
+	}
 }

@@ -159,7 +159,7 @@ func (s *server) message(w http.ResponseWriter, r *http.Request) {
 	e := s.hub.add(chat, event{kind: kindMessage, role: providers.RoleUser, id: p.ID, text: p.Text})
 	m := toInbound(s.name, key, p, e.time)
 	if err := s.in.PublishInbound(r.Context(), bus.Batch{Messages: []bus.InboundMessage{m}}); err != nil {
-		s.hub.retract(chat, p.ID)
+		s.hub.retract(chat, e)
 		s.log.Error("message not stored", "chat_id", chat, "message_id", p.ID, "err", err)
 		s.refuse(w, http.StatusServiceUnavailable, "The message could not be stored. Please try again.")
 		return

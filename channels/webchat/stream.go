@@ -64,7 +64,7 @@ func (s *server) follow(ctx context.Context, st *stream, out *sse) error {
 		case <-st.replaced:
 			out.raw("event: replaced\ndata:\n\n")
 			return out.flush()
-		case <-s.hub.done:
+		case <-st.done:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()

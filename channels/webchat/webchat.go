@@ -97,8 +97,7 @@ type Channel struct {
 	render  markdown
 	listen  func(ctx context.Context, network, address string) (net.Listener, error)
 
-	opened atomic.Bool            // Run has listened at least once
-	addr   atomic.Pointer[string] // where it listens, nil when it does not
+	addr atomic.Pointer[string] // where it listens, nil when it does not
 }
 
 // New returns the web chat called name in the configuration. It does no I/O.
@@ -161,7 +160,7 @@ func (c *Channel) Run(ctx context.Context, in bus.Inbox) error {
 	}
 	addr := ln.Addr().String()
 	c.addr.Store(&addr)
-	c.opened.Store(true)
+	c.hub.reopen()
 	c.log.Info("web chat listens", "url", pageURL(ln.Addr()))
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
@@ -220,15 +219,16 @@ func limitConns(open *atomic.Int64, limit int64) func(net.Conn, http.ConnState) 
 // Send puts a message into the conversation. It succeeds whether or not
 // somebody watches: a page that opens later reads the message from the history.
 // It never waits for a browser. The receipt's id is the message's sequence
-// number, which only grows. Before Run listens the error wraps
-// channels.ErrNotReady; for a chat id that is none of ours,
-// channels.ErrPermanent.
+// number, which only grows. While Run does not listen the error wraps
+// channels.ErrNotReady: nobody could see the message, and what is not part of
+// the history would be gone with the process. For a chat id that is none of
+// ours it wraps channels.ErrPermanent.
 func (c *Channel) Send(ctx context.Context, m bus.OutboundMessage) (bus.Receipt, error) {
 	if err := ctx.Err(); err != nil {
 		return bus.Receipt{}, fmt.Errorf("webchat: send: %w", err)
 	}
-	if !c.opened.Load() {
-		return bus.Receipt{}, fmt.Errorf("webchat: send: the page is not open yet: %w", channels.ErrNotReady)
+	if c.Addr() == "" {
+		return bus.Receipt{}, fmt.Errorf("webchat: send: the page is not served: %w", channels.ErrNotReady)
 	}
 	if !validChatID(m.ChatID) {
 		return bus.Receipt{}, fmt.Errorf("webchat: send: no such conversation: %w", channels.ErrPermanent)
@@ -239,6 +239,9 @@ func (c *Channel) Send(ctx context.Context, m bus.OutboundMessage) (bus.Receipt,
 
 // Typing shows that an answer is on its way to those who watch.
 func (c *Channel) Typing(_ context.Context, to bus.Address) error {
+	if !validChatID(to.ChatID) {
+		return fmt.Errorf("webchat: typing: no such conversation: %w", channels.ErrPermanent)
+	}
 	c.hub.typing(to.ChatID)
 	return nil
 }
