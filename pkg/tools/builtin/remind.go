@@ -107,7 +107,7 @@ func (t *RemindTool) set(ctx context.Context, call tools.Call, args map[string]a
 	now := t.now().In(loc)
 	due, err := dueTime(text(args, "delay"), text(args, "at"), now)
 	if err != nil {
-		return tools.ErrorResult(err.Error())
+		return tools.ErrorResult(err.Error() + ".")
 	}
 	id := key(call)[:8]
 	if problem := t.room(ctx, here(call), id); problem != nil {

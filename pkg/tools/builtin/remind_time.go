@@ -16,28 +16,28 @@ func dueTime(delay, at string, now time.Time) (time.Time, error) {
 	var err error
 	switch {
 	case delay != "" && at != "":
-		return due, errors.New("give either delay or at, not both.")
+		return due, errors.New("give either delay or at, not both")
 	case delay != "":
 		due, err = after(delay, now)
 	case at != "":
 		due, err = clock(at, now)
 	default:
-		return due, errors.New(`say when: give delay ("10m") or at ("18:30").`)
+		return due, errors.New(`say when: give delay ("10m") or at ("18:30")`)
 	}
 	switch {
 	case err != nil:
 		return due, err
 	case !due.After(now):
-		return due, fmt.Errorf("%s has passed; it is %s now.", due.Format(reminderFormat), now.Format(reminderFormat))
+		return due, fmt.Errorf("%s has passed; it is %s now", due.Format(reminderFormat), now.Format(reminderFormat))
 	case due.After(now.AddDate(maxYears, 0, 0)):
-		return due, fmt.Errorf("that is more than %d years ahead, which is the most.", maxYears)
+		return due, fmt.Errorf("that is more than %d years ahead, which is the most", maxYears)
 	}
 	return due, nil
 }
 
 // after adds a delay such as "5s", "1h30m", "2 days" or "1 hour 30 minutes".
 func after(delay string, now time.Time) (time.Time, error) {
-	bad := fmt.Errorf(`delay %q cannot be read: write a number and a unit, for example "30s", "10m", "2h" or "1 day".`, delay)
+	bad := fmt.Errorf(`delay %q cannot be read: write a number and a unit, for example "30s", "10m", "2h" or "1 day"`, delay)
 	rest := strings.ToLower(strings.TrimPrefix(strings.ToLower(delay), "in "))
 	var total time.Duration
 	days := 0
@@ -62,7 +62,7 @@ func after(delay string, now time.Time) (time.Time, error) {
 		case each%day == 0 && n == float64(int(n)) && n < maxYears*400:
 			days += int(n) * int(each/day)
 		case n*float64(each) > float64(maxYears*400*day):
-			return now, fmt.Errorf("that is more than %d years ahead, which is the most.", maxYears)
+			return now, fmt.Errorf("that is more than %d years ahead, which is the most", maxYears)
 		default:
 			total += time.Duration(n * float64(each))
 		}
@@ -118,5 +118,5 @@ func clock(at string, now time.Time) (time.Time, error) {
 	if due, err := time.Parse(time.RFC3339, at); err == nil {
 		return due.In(loc), nil
 	}
-	return now, fmt.Errorf(`at %q cannot be read: write "18:30", "2026-12-01 09:00" or RFC 3339.`, at)
+	return now, fmt.Errorf(`at %q cannot be read: write "18:30", "2026-12-01 09:00" or RFC 3339`, at)
 }
