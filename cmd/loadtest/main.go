@@ -1,0 +1,248 @@
+// Loadtest measures the daemon: the real program, as a process of its own,
+// against strict fake platforms and a fake model that live in this process.
+//
+// Every chat writes a message with a token of its own, waits until the token
+// comes back in that chat, and writes the next. A reply that is lost, doubled,
+// in the wrong chat or out of order makes the exit code 1. With -bare the same
+// is done to a program that makes the same HTTP calls through the same client
+// libraries with nothing between, the physical limit on this machine; the two
+// run in turns, A B A B.
+//
+//	go run ./cmd/loadtest -bare -repeat 2          # the figures of the README
+//	go run ./cmd/loadtest -chats 20 -bare          # latency when nothing is full
+//	go run ./cmd/loadtest -load=false -idle 60s -burst 20 -many 100000
+//	go run ./cmd/loadtest -short                   # a minute, for CI
+//
+// The daemon runs with default settings but without rate limits; its log, at
+// the default level, goes to a file. It needs Linux: processor time and memory
+// are read from /proc.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// bareCommand is the hidden subcommand that is the bare program.
+const bareCommand = "bare"
+
+func main() {
+	ctx := context.Background()
+	if len(os.Args) > 1 && os.Args[1] == bareCommand {
+		os.Exit(runBare(ctx, os.Args[2:], os.Stderr))
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// loadtest is one invocation.
+type loadtest struct {
+	chats, discordChats int
+	duration            time.Duration
+	rounds              []int
+	modelDelay          time.Duration
+	history             int
+	store               string
+	doLoad, bare, short bool
+	repeat              int
+	idle                time.Duration
+	burst, many         int
+	daemon              string
+	json                string
+	keep                bool
+
+	dir    string
+	errOut io.Writer
+	report report
+}
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFaults = 1 // a reply was lost, doubled, misrouted or misordered
+	exitBroken = 2 // nothing could be measured
+)
+
+// run parses the command line, measures and reports.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	l := &loadtest{errOut: errOut}
+	if err := l.parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitOK
+		}
+		fmt.Fprintln(errOut, "loadtest:", err)
+		return exitBroken
+	}
+	err := l.measure(ctx)
+	l.report.table(out)
+	if err == nil && l.json != "" {
+		err = l.report.write(l.json, out)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintln(errOut, "loadtest:", err)
+		return exitBroken
+	case l.report.faulty():
+		fmt.Fprintln(errOut, "loadtest: replies were lost, doubled, misrouted or misordered")
+		return exitFaults
+	}
+	return exitOK
+}
+
+func (l *loadtest) parse(args []string) error {
+	f := flag.NewFlagSet("loadtest", flag.ContinueOnError)
+	f.SetOutput(l.errOut)
+	f.IntVar(&l.chats, "chats", 200, "Telegram chats")
+	f.IntVar(&l.discordChats, "discord-chats", 0, "Discord chats beside them (daemon only)")
+	f.DurationVar(&l.duration, "duration", 30*time.Second, "measured time of each run")
+	rounds := f.String("rounds", "1", "rounds with a tool in a turn, one run for each of a list such as 0,1,3")
+	f.DurationVar(&l.modelDelay, "model-delay", 0, "how long the model thinks")
+	f.IntVar(&l.history, "history", 20, "messages of history in a request to the model")
+	f.StringVar(&l.store, "store", "memory", "the daemon's store driver")
+	f.BoolVar(&l.doLoad, "load", true, "run the load at all")
+	f.BoolVar(&l.bare, "bare", false, "measure the bare program too, in turns with the daemon")
+	f.IntVar(&l.repeat, "repeat", 1, "runs of each")
+	f.BoolVar(&l.short, "short", false, "a quick look at everything, for CI")
+	f.DurationVar(&l.idle, "idle", 0, "measure the daemon's memory after being idle this long (60s)")
+	f.IntVar(&l.burst, "burst", 0, "so many chats write together to a model that takes a second (20)")
+	f.IntVar(&l.many, "many", 0, "so many chats speak once each (100000)")
+	f.StringVar(&l.daemon, "daemon", "", "the daemon's binary (default: build it)")
+	f.StringVar(&l.json, "json", "", "also write the figures as JSON to this file, or - for standard output")
+	f.BoolVar(&l.keep, "keep", false, "keep the working folder with logs and configuration")
+	if err := f.Parse(args); err != nil {
+		return err //nolint:wrapcheck // the package says it well
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	for text := range strings.SplitSeq(*rounds, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 0 {
+			return fmt.Errorf("-rounds: %q is not a number of rounds", text)
+		}
+		l.rounds = append(l.rounds, n)
+	}
+	if l.short {
+		l.chats, l.discordChats, l.duration = 20, 4, 3*time.Second
+		l.idle, l.burst, l.modelDelay = time.Second, 20, 0
+		l.rounds, l.bare, l.repeat = []int{0, 1, 3}, true, 1
+	}
+	return nil
+}
+
+// measure runs everything that was asked for. What was measured before an
+// error is in the report.
+func (l *loadtest) measure(ctx context.Context) (err error) {
+	l.dir, err = os.MkdirTemp("", "loadtest-")
+	if err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	defer func() {
+		if l.keep {
+			l.note("the working folder is %s", l.dir)
+			return
+		}
+		err = errors.Join(err, os.RemoveAll(l.dir))
+	}()
+	if l.daemon == "" {
+		l.note("building the daemon")
+		if l.daemon, err = build(ctx, l.dir); err != nil {
+			return err
+		}
+	}
+	info, err := os.Stat(l.daemon)
+	if err != nil {
+		return fmt.Errorf("find the daemon: %w", err)
+	}
+	l.report.BinaryMB = float64(info.Size()) / (1 << 20)
+	if l.doLoad {
+		if err := l.loads(ctx); err != nil {
+			return err
+		}
+	}
+	return l.singles(ctx)
+}
+
+// loads runs daemon and bare in turns.
+func (l *loadtest) loads(ctx context.Context) error {
+	programs := []string{whoDaemon}
+	if l.bare {
+		programs = append(programs, whoBare)
+	}
+	for _, rounds := range l.rounds {
+		for range l.repeat {
+			for _, who := range programs {
+				l.note("%s: %d chats, %d tool rounds, %s", who, l.chats, rounds, l.duration)
+				res, err := l.load(ctx, who, rounds)
+				if err != nil {
+					return fmt.Errorf("%s: %w", who, err)
+				}
+				l.report.Loads = append(l.report.Loads, res)
+			}
+		}
+	}
+	return nil
+}
+
+func (l *loadtest) singles(ctx context.Context) error {
+	if l.idle > 0 {
+		l.note("idle for %s", l.idle)
+		res, err := l.runIdle(ctx)
+		if err != nil {
+			return fmt.Errorf("idle: %w", err)
+		}
+		l.report.Idle = &res
+	}
+	if l.burst > 0 {
+		l.note("%d chats together", l.burst)
+		res, err := l.runBurst(ctx)
+		if err != nil {
+			return fmt.Errorf("burst: %w", err)
+		}
+		l.report.Burst = &res
+	}
+	if l.many > 0 {
+		l.note("%d chats once each", l.many)
+		res, err := l.runMany(ctx)
+		if err != nil {
+			return fmt.Errorf("many: %w", err)
+		}
+		l.report.Many = &res
+	}
+	return nil
+}
+
+// note tells the person who waits.
+func (l *loadtest) note(format string, args ...any) {
+	fmt.Fprintf(l.errOut, "loadtest: "+format+"\n", args...)
+}
+
+// write saves the report as JSON.
+func (r *report) write(file string, out io.Writer) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	text = append(text, '\n')
+	if file == "-" {
+		_, err = out.Write(text)
+	} else {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// report is everything that was measured.
+type report struct {
+	BinaryMB float64      `json:"binary_mb"`
+	Loads    []loadResult `json:"loads,omitempty"`
+	Idle     *idleResult  `json:"idle,omitempty"`
+	Burst    *burstResult `json:"burst,omitempty"`
+	Many     *manyResult  `json:"many,omitempty"`
+}
+
+// faulty reports whether the daemon did something it must never do. The bare
+// program promises nothing.
+func (r *report) faulty() bool {
+	for _, l := range r.Loads {
+		if l.Who == whoDaemon && (l.Faults.any() || l.Refused > 0 || l.Turns == 0) {
+			return true
+		}
+	}
+	return r.Burst != nil && r.Burst.Faults.any() || r.Many != nil && r.Many.Faults.any()
+}
+
+// table writes the figures for people.
+func (r *report) table(out io.Writer) {
+	if r.BinaryMB > 0 {
+		fmt.Fprintf(out, "binary %.1f MB\n", r.BinaryMB)
+	}
+	if len(r.Loads) > 0 {
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(w, "program\tchats\trounds\tturns\tturns/s\tCPU ms/turn\tp50 ms\tp99 ms\tmax ms\trequest B\tRSS start\tRSS load\tto poll ms\tto ready ms\t faults\t")
+		for _, l := range r.Loads {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.0f\t%.3f\t%.1f\t%.1f\t%.1f\t%d\t%.1f\t%.1f\t%.0f\t%.0f\t %s\t\n",
+				l.Who, l.Chats, l.Rounds, l.Turns, l.TurnsPerSec, l.CPUPerTurn, l.P50, l.P99, l.Max, l.RequestBytes,
+				l.Start.RSS, l.Load.RSS, l.ToPoll, l.ToReady, l.Faults)
+		}
+		_ = w.Flush() // as little to do about it as about any other print
+		r.ratios(out)
+	}
+	if i := r.Idle; i != nil {
+		fmt.Fprintf(out, "idle %.0f s: VmRSS %.1f MB, RssAnon %.1f MB, %d threads, CPU %.0f ms since start; first poll %.0f ms, ready %.0f ms after start\n",
+			i.Seconds, i.RSS, i.Anon, i.Threads, i.CPU, i.ToPoll, i.ToReady)
+	}
+	if b := r.Burst; b != nil {
+		fmt.Fprintf(out, "burst of %d chats, model %.0f ms: p50 %.0f ms, p99 %.0f ms, max %.0f ms; %s\n",
+			b.Chats, b.Delay, b.P50, b.P99, b.Max, b.Faults)
+	}
+	if m := r.Many; m != nil {
+		fmt.Fprintf(out, "%d chats once each in %.0f s: RssAnon %.1f MB before, %.1f MB at the end, %.1f MB after a rest (%.0f bytes a chat), threads %d to %d; %s\n",
+			m.Chats, m.Seconds, m.Before.Anon, m.Peak.Anon, m.After.Anon, m.PerChat, m.Before.Threads, m.After.Threads, m.Faults)
+	}
+}
+
+// ratios compares the daemon with the bare program, by the mean of their runs.
+func (r *report) ratios(out io.Writer) {
+	var seen []int
+	for _, l := range r.Loads {
+		if slices.Contains(seen, l.Rounds) {
+			continue
+		}
+		seen = append(seen, l.Rounds)
+		daemon, bare := r.mean(whoDaemon, l.Rounds), r.mean(whoBare, l.Rounds)
+		if daemon.Turns == 0 || bare.Turns == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "%d rounds: %.0f %% of bare's turns/s, CPU %+.3f ms a turn, p50 %+.1f ms, p99 %+.1f ms\n",
+			l.Rounds, 100*daemon.TurnsPerSec/bare.TurnsPerSec, daemon.CPUPerTurn-bare.CPUPerTurn,
+			daemon.P50-bare.P50, daemon.P99-bare.P99)
+	}
+}
+
+func (r *report) mean(who string, rounds int) (m loadResult) {
+	n := 0.0
+	for _, l := range r.Loads {
+		if l.Who != who || l.Rounds != rounds {
+			continue
+		}
+		n++
+		m.Turns += l.Turns
+		m.TurnsPerSec += l.TurnsPerSec
+		m.CPUPerTurn += l.CPUPerTurn
+		m.P50 += l.P50
+		m.P99 += l.P99
+	}
+	if n > 0 {
+		m.TurnsPerSec, m.CPUPerTurn, m.P50, m.P99 = m.TurnsPerSec/n, m.CPUPerTurn/n, m.P50/n, m.P99/n
+	}
+	return m
+}
