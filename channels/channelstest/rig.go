@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -28,6 +29,8 @@ type rig struct {
 	inbox *inbox
 	log   *logs
 	ch    channels.Channel
+
+	keys int // made by key
 
 	cancel context.CancelFunc // of the Run under way
 	ended  chan error
@@ -155,6 +158,13 @@ func (r *rig) send(m bus.OutboundMessage) (bus.Receipt, error) {
 		r.noSecrets(err.Error())
 	}
 	return receipt, err
+}
+
+// key makes a fresh idempotency key: a platform that knows them answers the same
+// key with the first message.
+func (r *rig) key() string {
+	r.keys++
+	return fmt.Sprint("key-", r.keys)
 }
 
 // mustSend sends and returns what the platform got.

@@ -138,14 +138,14 @@ func textLimit(r *rig) {
 			if n := measure(part); n > limit {
 				r.t.Fatalf("a part of %q measures %d", unit, n)
 			}
-			r.mustSend(bus.OutboundMessage{Address: to, Key: "k", Text: part})
+			r.mustSend(bus.OutboundMessage{Address: to, Key: r.key(), Text: part})
 		}
 	}
 	full := strings.Repeat("a", limit)
-	if got := r.mustSend(bus.OutboundMessage{Address: to, Key: "k", Text: full}); got.Text != full {
+	if got := r.mustSend(bus.OutboundMessage{Address: to, Key: r.key(), Text: full}); got.Text != full {
 		r.t.Errorf("a text of %d characters arrived as %d", len(full), len(got.Text))
 	}
-	if _, err := r.send(bus.OutboundMessage{Address: to, Key: "k", Text: full + "a"}); !errors.Is(err, channels.ErrPermanent) {
+	if _, err := r.send(bus.OutboundMessage{Address: to, Key: r.key(), Text: full + "a"}); !errors.Is(err, channels.ErrPermanent) {
 		r.t.Errorf("a text of %d characters: %v, want one that wraps ErrPermanent", len(full)+1, err)
 	}
 }
@@ -161,7 +161,7 @@ func oddText(r *rig) {
 		"@everyone and <@123> and @someone", "a\u0000b", "\xff\xfe", "\u202eright to left", "\u200b", "👩‍👩‍👧", "*\u0301*", "line\r\nline\rline",
 	} {
 		before := len(r.Sent(r.t))
-		if _, err := r.send(bus.OutboundMessage{Address: to, Key: "k", Text: text}); err != nil {
+		if _, err := r.send(bus.OutboundMessage{Address: to, Key: r.key(), Text: text}); err != nil {
 			if text == "\u200b" && errors.Is(err, channels.ErrPermanent) {
 				continue // nobody could see it
 			}
