@@ -82,10 +82,12 @@ func nameOf(u *discordgo.User) string {
 	return u.Username
 }
 
-// timeOf reads the time out of the id, which always holds it.
+// timeOf is when m was sent; its id says so, too.
 func timeOf(m *discordgo.Message) time.Time {
-	if t, err := discordgo.SnowflakeTimestamp(m.ID); err == nil {
-		return t.UTC()
+	if m.Timestamp.IsZero() {
+		if t, err := discordgo.SnowflakeTimestamp(m.ID); err == nil {
+			return t.UTC()
+		}
 	}
 	return m.Timestamp.UTC()
 }

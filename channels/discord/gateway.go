@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -119,7 +120,11 @@ func (c *Channel) stayConnected(ctx context.Context, events chan<- event) error 
 		}
 		failed = true
 		wait = max(wait, l.pause)
-		c.log.Warn("discord connection lost, connecting again", "err", err, "duration", wait)
+		level := slog.LevelWarn
+		if errors.Is(err, errAskedToReconnect) {
+			level = slog.LevelInfo // every few hours, by itself
+		}
+		c.log.Log(ctx, level, "discord connection lost, connecting again", "err", err, "duration", wait)
 		if !sleep(ctx, wait) {
 			return nil
 		}

@@ -160,7 +160,12 @@ func classify(err error) error {
 		return server
 	case errors.As(err, &refusal):
 		return readRefusal(refusal)
-	case errors.Is(err, channels.ErrNotReady), errors.Is(err, channels.ErrUnknownOutcome):
+	}
+	var request *url.Error // it names the library's host, not the one that was asked
+	if errors.As(err, &request) {
+		err = request.Err
+	}
+	if errors.Is(err, channels.ErrNotReady) || errors.Is(err, channels.ErrUnknownOutcome) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", channels.ErrUnknownOutcome, err) // the answer broke off

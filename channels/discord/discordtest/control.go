@@ -107,6 +107,12 @@ func (s *Server) WaitReady(ctx context.Context) error {
 	})
 }
 
+// WaitSession returns when the bot has a session: what is said from then on
+// reaches it, now or when it resumes.
+func (s *Server) WaitSession(ctx context.Context) error {
+	return s.wait(ctx, func() bool { return len(s.sessions) > 0 })
+}
+
 // WaitSent returns when the bot has created at least n messages.
 func (s *Server) WaitSent(ctx context.Context, n int) ([]Sent, error) {
 	err := s.wait(ctx, func() bool { return len(s.sent) >= n })
@@ -136,6 +142,36 @@ func (s *Server) WaitStats(ctx context.Context, done func(Stats) bool) error {
 	}
 }
 
+// Dispatch sends any event to every session, whatever it asked for. data is its
+// JSON.
+func (s *Server) Dispatch(event, data string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ses := range s.sessions {
+		s.push(ses, event, []byte(data))
+	}
+}
+
+// Redeliver sends every message that the channels remember once more.
+func (s *Server) Redeliver() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.channels {
+		for _, m := range c.messages {
+			s.dispatchMessage(c, m)
+		}
+	}
+}
+
+// Delete removes a message; nobody is told.
+func (s *Server) Delete(channelID, messageID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.channels[channelID]; c != nil {
+		c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.ID == messageID })
+	}
+}
+
 // SetToken changes the bot's token, as a reset in the developer portal does.
 // Open connections are closed with 4004.
 func (s *Server) SetToken(token string) {
@@ -145,8 +181,9 @@ func (s *Server) SetToken(token string) {
 	s.CloseSockets(CloseAuthFailed, "Authentication failed.")
 }
 
-// SetDown ends every connection, and every new one without an answer, until it
-// is called with false.
+// SetDown ends every connection until it is called with false. New ones are
+// refused over Pipe; a real listener takes them and ends them without an
+// answer.
 func (s *Server) SetDown(down bool) {
 	s.mu.Lock()
 	s.down = down
@@ -154,6 +191,12 @@ func (s *Server) SetDown(down bool) {
 	if down {
 		s.DropSockets()
 	}
+}
+
+func (s *Server) isDown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.down
 }
 
 // connections lists the open gateway connections.

@@ -4,23 +4,28 @@ import (
 	"context"
 	"net"
 	"sync"
+	"syscall"
 )
 
 // Pipe serves in memory, over net.Pipe, so that it also works in a
 // testing/synctest bubble. base goes into api_base, dial into the client.
 func (s *Server) Pipe() (base string, dial func(ctx context.Context, network, addr string) (net.Conn, error), stop func()) {
-	ln := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	ln := &pipeListener{srv: s, conns: make(chan net.Conn), closed: make(chan struct{})}
 	return "http://discord.test", ln.dial, s.Serve(ln)
 }
 
 // pipeListener is a net.Listener whose connections are pipes.
 type pipeListener struct {
+	srv    *Server
 	conns  chan net.Conn
 	once   sync.Once
 	closed chan struct{}
 }
 
 func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if l.srv.isDown() {
+		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: syscall.ECONNREFUSED}
+	}
 	client, server := net.Pipe()
 	select {
 	case l.conns <- server:

@@ -17,10 +17,7 @@ const maxBody = 1 << 20
 // ServeHTTP answers REST requests under /api, /api/v9 and /api/v10, and the
 // gateway socket everywhere else.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	down := s.down
-	s.mu.Unlock()
-	if down {
+	if s.isDown() {
 		panic(http.ErrAbortHandler) // the connection just ends
 	}
 	if websocket := r.Header.Get("Upgrade") != ""; websocket {
