@@ -32,7 +32,8 @@ type Config struct {
 	Health        Health             `yaml:"health"`
 	ShutdownGrace time.Duration      `yaml:"shutdown_grace"` // how long running turns may take when stopping
 
-	doc *document
+	doc      *document
+	location *time.Location
 }
 
 // Agent says how questions are answered.
@@ -191,14 +192,8 @@ func (d *decoder) fill(cfg *Config) {
 // Path returns the file the configuration was read from, "" for none.
 func (c *Config) Path() string { return c.doc.path }
 
-// Location returns the time zone. It has been checked when c was loaded.
-func (c *Config) Location() *time.Location {
-	loc, err := time.LoadLocation(c.Timezone)
-	if err != nil {
-		return time.Local
-	}
-	return loc
-}
+// Location returns the time zone, ready to use.
+func (c *Config) Location() *time.Location { return c.location }
 
 // Only leaves one channel of the given type, named like it and with an empty
 // section, and switches the health endpoint off: what a program that talks to

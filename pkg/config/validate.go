@@ -29,7 +29,8 @@ func (v *validator) check() {
 			v.add(fmt.Sprintf("owners[%d]", i), "expected channel:id, for example telegram:12345, found %q", o)
 		}
 	}
-	if _, err := time.LoadLocation(c.Timezone); err != nil || c.Timezone == "" {
+	var err error
+	if c.location, err = time.LoadLocation(c.Timezone); err != nil || c.Timezone == "" {
 		v.add("timezone", "there is no time zone %q: write a name such as Europe/Berlin, UTC or Local", c.Timezone)
 	}
 	v.agent(c.Agent)
