@@ -76,9 +76,10 @@ type asked struct {
 
 // chatBook is the account of one chat.
 type chatBook struct {
-	asked  []asked
-	newest int           // highest n that was answered, -1 for none
-	heard  chan struct{} // a token is put in for each answer
+	writing sync.Mutex // held while a message is entered and handed over, so that both happen in one order
+	asked   []asked
+	newest  int           // highest n that was answered, -1 for none
+	heard   chan struct{} // a token is put in for each answer
 }
 
 // book keeps account of every message: asked, served, answered in its chat and

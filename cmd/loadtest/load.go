@@ -21,6 +21,7 @@ type loadResult struct {
 	Who         string  `json:"who"`
 	Chats       int     `json:"chats"`
 	Rounds      int     `json:"rounds"`
+	Ahead       int     `json:"ahead"`
 	Seconds     float64 `json:"seconds"`
 	Turns       int     `json:"turns"` // answered within the measured window
 	TurnsPerSec float64 `json:"turns_per_sec"`
@@ -70,7 +71,7 @@ func (l *loadtest) loadRig(ctx context.Context, r *rig, who string, rounds int) 
 	if err != nil {
 		return loadResult{}, err
 	}
-	res := loadResult{Who: who, Chats: len(r.say), Rounds: rounds, ToPoll: ms(s.toPoll), ToReady: ms(s.toReady)}
+	res := loadResult{Who: who, Chats: len(r.say), Rounds: rounds, Ahead: l.ahead, ToPoll: ms(s.toPoll), ToReady: ms(s.toReady)}
 	res.Start, err = s.memory()
 	if err == nil {
 		err = l.drive(ctx, s, &res)
@@ -101,14 +102,15 @@ func (l *loadtest) loadRig(ctx context.Context, r *rig, who string, rounds int) 
 }
 
 // drive lets every chat write, wait for its answer and write again, and
-// measures a window after a warm-up.
+// measures a window after a warm-up. With ahead above 1 a chat has so many
+// messages on the way at once, which is what can come out of order.
 func (l *loadtest) drive(ctx context.Context, s *subject, res *loadResult) error {
 	var stop atomic.Bool
 	var chats sync.WaitGroup
-	for i := range s.rig.say {
+	for i := range len(s.rig.say) * l.ahead {
 		chats.Go(func() {
 			for !stop.Load() {
-				if !s.rig.askAndWait(ctx, i) {
+				if !s.rig.askAndWait(ctx, i%len(s.rig.say)) {
 					return
 				}
 			}
@@ -152,12 +154,14 @@ func (l *loadtest) warmUp() time.Duration { return min(l.duration/5, 3*time.Seco
 
 // askAndWait writes one message in a chat and waits for its answer.
 func (r *rig) askAndWait(ctx context.Context, chat int) bool {
-	n := r.book.ask(chat)
-	r.say[chat](question(chat, n))
+	c := &r.book.chats[chat]
+	c.writing.Lock()
+	r.say[chat](question(chat, r.book.ask(chat)))
+	c.writing.Unlock()
 	late := time.NewTimer(answerWait)
 	defer late.Stop()
 	select {
-	case <-r.book.chats[chat].heard:
+	case <-c.heard:
 		return true
 	case <-late.C:
 	case <-ctx.Done():

@@ -53,7 +53,7 @@ type loadtest struct {
 	duration            time.Duration
 	rounds              []int
 	modelDelay          time.Duration
-	history             int
+	ahead, history      int
 	store               string
 	doLoad, bare, short bool
 	repeat              int
@@ -109,6 +109,7 @@ func (l *loadtest) parse(args []string) error {
 	f.DurationVar(&l.duration, "duration", 30*time.Second, "measured time of each run")
 	rounds := f.String("rounds", "1", "rounds with a tool in a turn, one run for each of a list such as 0,1,3")
 	f.DurationVar(&l.modelDelay, "model-delay", 0, "how long the model thinks")
+	f.IntVar(&l.ahead, "ahead", 1, "messages a chat has on the way at once")
 	f.IntVar(&l.history, "history", 20, "messages of history in a request to the model")
 	f.StringVar(&l.store, "store", "memory", "the daemon's store driver")
 	f.BoolVar(&l.doLoad, "load", true, "run the load at all")
@@ -162,6 +163,9 @@ func (l *loadtest) measure(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if l.ahead < 1 || l.chats < 1 {
+		return errors.New("there has to be at least one chat with one message")
+	}
 	info, err := os.Stat(l.daemon)
 	if err != nil {
 		return fmt.Errorf("find the daemon: %w", err)
@@ -193,6 +197,16 @@ func (l *loadtest) loads(ctx context.Context) error {
 			}
 		}
 	}
+	if !l.short {
+		return nil
+	}
+	l.ahead = 3
+	l.note("%s: %d messages ahead in each chat", whoDaemon, l.ahead)
+	res, err := l.load(ctx, whoDaemon, 1)
+	if err != nil {
+		return fmt.Errorf("%s: %w", whoDaemon, err)
+	}
+	l.report.Ahead = &res
 	return nil
 }
 

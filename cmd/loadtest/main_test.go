@@ -134,7 +134,7 @@ func TestBareRun(t *testing.T) {
 		t.Skip("the rig reads /proc, which this system does not have")
 	}
 	var notes strings.Builder
-	l := &loadtest{chats: 8, duration: 500 * time.Millisecond, history: 12, dir: t.TempDir(), errOut: &notes}
+	l := &loadtest{chats: 8, ahead: 1, duration: 500 * time.Millisecond, history: 12, dir: t.TempDir(), errOut: &notes}
 	writeTemplate(t, l.dir)
 	res, err := l.load(t.Context(), whoBare, 1)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 type report struct {
 	BinaryMB float64      `json:"binary_mb"`
 	Loads    []loadResult `json:"loads,omitempty"`
+	Ahead    *loadResult  `json:"ahead,omitempty"` // a short look at several messages on the way
 	Idle     *idleResult  `json:"idle,omitempty"`
 	Burst    *burstResult `json:"burst,omitempty"`
 	Many     *manyResult  `json:"many,omitempty"`
@@ -19,12 +20,19 @@ type report struct {
 // faulty reports whether the daemon did something it must never do. The bare
 // program promises nothing.
 func (r *report) faulty() bool {
-	for _, l := range r.Loads {
+	for _, l := range r.all() {
 		if l.Who == whoDaemon && (l.Faults.any() || l.Refused > 0 || l.Turns == 0) {
 			return true
 		}
 	}
 	return r.Burst != nil && r.Burst.Faults.any() || r.Many != nil && r.Many.Faults.any()
+}
+
+func (r *report) all() []loadResult {
+	if r.Ahead == nil {
+		return r.Loads
+	}
+	return append(slices.Clip(r.Loads), *r.Ahead)
 }
 
 // table writes the figures for people.
@@ -34,10 +42,10 @@ func (r *report) table(out io.Writer) {
 	}
 	if len(r.Loads) > 0 {
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(w, "program\tchats\trounds\tturns\tturns/s\tCPU ms/turn\tp50 ms\tp99 ms\tmax ms\trequest B\tRSS start\tRSS load\tto poll ms\tto ready ms\t faults\t")
-		for _, l := range r.Loads {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.0f\t%.3f\t%.1f\t%.1f\t%.1f\t%d\t%.1f\t%.1f\t%.0f\t%.0f\t %s\t\n",
-				l.Who, l.Chats, l.Rounds, l.Turns, l.TurnsPerSec, l.CPUPerTurn, l.P50, l.P99, l.Max, l.RequestBytes,
+		fmt.Fprintln(w, "program\tchats\tahead\trounds\tturns\tturns/s\tCPU ms/turn\tp50 ms\tp99 ms\tmax ms\trequest B\tRSS start\tRSS load\tto poll ms\tto ready ms\t faults\t")
+		for _, l := range r.all() {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%.0f\t%.3f\t%.1f\t%.1f\t%.1f\t%d\t%.1f\t%.1f\t%.0f\t%.0f\t %s\t\n",
+				l.Who, l.Chats, l.Ahead, l.Rounds, l.Turns, l.TurnsPerSec, l.CPUPerTurn, l.P50, l.P99, l.Max, l.RequestBytes,
 				l.Start.RSS, l.Load.RSS, l.ToPoll, l.ToReady, l.Faults)
 		}
 		_ = w.Flush() // as little to do about it as about any other print
