@@ -38,8 +38,16 @@ func (a *Agent) systemMessage(ctx context.Context, m bus.InboundMessage, now tim
 	return providers.Message{
 		Role: providers.RoleSystem,
 		Content: a.cfg.SystemPrompt + "\n\nThis is " + where + " on " + m.Channel + ". Today is " +
-			now.In(zone).Format("Monday, 2 January 2006") + " (" + zone.String() + ").",
+			now.In(zone).Format("Monday, 2 January 2006") + " (" + ZoneName(now.In(zone)) + ").",
 	}
+}
+
+// ZoneName names the time zone of t; "Local" tells nobody anything.
+func ZoneName(t time.Time) string {
+	if name := t.Location().String(); name != "Local" {
+		return name
+	}
+	return t.Format("MST")
 }
 
 // recent is the part of a stored history that a request can begin with: within

@@ -112,13 +112,6 @@ func (g *Gateway) Remind(ctx context.Context, call tools.Call, s store.Schedule)
 		return errors.New("gateway: remind: not called from a turn")
 	}
 	m := state.msg
-	existing, err := g.cfg.Store.Schedules(ctx, m.Address)
-	if err != nil {
-		return fmt.Errorf("gateway: remind: %w", err)
-	}
-	if len(existing) >= maxReminders {
-		return fmt.Errorf("gateway: remind: %d reminders are set here already, cancel one first", len(existing))
-	}
 	s.Address, s.Parent, s.Group, s.SessionKey = m.Address, m.Parent, m.Group, m.SessionKey
 	s.Principal, s.Sender, s.Hops, s.Created = call.Principal, m.Sender, m.Hops+1, time.Now()
 	if _, err := g.cfg.Store.Apply(ctx, store.Tx{Schedules: []store.Schedule{s}}); err != nil {
@@ -127,9 +120,6 @@ func (g *Gateway) Remind(ctx context.Context, call tools.Call, s store.Schedule)
 	g.clock.look()
 	return nil
 }
-
-// maxReminders is how many reminders one conversation can hold.
-const maxReminders = 200
 
 // Reminders lists the reminders of a conversation by due time.
 func (g *Gateway) Reminders(ctx context.Context, of bus.Address) ([]store.Schedule, error) {
@@ -149,6 +139,23 @@ func (g *Gateway) CancelReminder(ctx context.Context, of bus.Address, id string)
 		}
 	}
 	return false, nil
+}
+
+// zoneFact is the key of a conversation's own time zone.
+func zoneFact(at bus.Address) string { return "gateway/zone/" + at.String() }
+
+// Zone returns the time zone a conversation has set for itself, otherwise
+// fallback.
+func (g *Gateway) Zone(ctx context.Context, at bus.Address, fallback *time.Location) *time.Location {
+	name, err := g.cfg.Store.Fact(ctx, zoneFact(at))
+	if err != nil || name == "" {
+		return fallback
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return fallback
+	}
+	return zone
 }
 
 // clock fires what is due. One goroutine owns it.

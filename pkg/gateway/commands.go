@@ -18,6 +18,7 @@ const (
 	cmdNew   = "new"
 	cmdStop  = "stop"
 	cmdTasks = "tasks"
+	cmdZone  = "timezone"
 )
 
 // Commands a sender may give at once, and how fast the right to them comes
@@ -32,12 +33,13 @@ const helpText = `Write to me and I answer; in a group, mention me or reply to m
 /new – forget this conversation and start afresh
 /stop – stop what I am doing here, background tasks included
 /tasks – what runs in the background and which reminders are set
+/timezone Europe/Berlin – the time zone of this chat, for reminders
 /id – the ids of you and of this chat
 /help – this text`
 
 func isCommand(name string) bool {
 	switch name {
-	case cmdStart, cmdHelp, cmdID, cmdNew, cmdStop, cmdTasks:
+	case cmdStart, cmdHelp, cmdID, cmdNew, cmdStop, cmdTasks, cmdZone:
 		return true
 	}
 	return false
@@ -72,6 +74,8 @@ func (g *Gateway) command(row store.Inbound) bool {
 		text = g.stop(m)
 	case cmdTasks:
 		text = g.tasksText(m.Address)
+	case cmdZone:
+		text = g.setZone(m)
 	}
 	g.commit(row, text, store.Tx{})
 	return true
@@ -115,6 +119,21 @@ func idText(m bus.InboundMessage) string {
 		text += fmt.Sprintf("\nPart of: `%s`", m.Parent)
 	}
 	return text
+}
+
+// setZone gives a conversation a time zone of its own.
+func (g *Gateway) setZone(m bus.InboundMessage) string {
+	name := strings.TrimSpace(m.Args)
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "" || strings.EqualFold(name, "local") {
+		return "Tell me the zone by its name, for example: /timezone Europe/Berlin"
+	}
+	tx := store.Tx{Facts: []store.Fact{{Key: zoneFact(m.Address), Value: name}}}
+	if _, err := g.cfg.Store.Apply(g.work, tx); err != nil {
+		g.log.Error("cannot store a time zone", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
+		return "I could not store that. Please try again."
+	}
+	return "It is " + time.Now().In(zone).Format("15:04 on Monday, 2 January") + " here now."
 }
 
 // stop ends the turn and the background tasks of a conversation, and sets aside

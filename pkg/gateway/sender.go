@@ -225,7 +225,7 @@ func (s *senders) deliver(row store.Outbound) {
 		receipt, err := s.attempt(p, m)
 		if err == nil {
 			s.settle(row, receipt, nil)
-			g.log.Info("delivered", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "duration", time.Since(began))
+			g.log.Info("delivered", "channel", m.Channel, "chat_id", m.ChatID, "message_id", receipt.MessageID, "turn_id", row.Turn, "duration", time.Since(began))
 			return
 		}
 		if g.send.Err() != nil {

@@ -88,3 +88,11 @@ type ToolFunctionDefinition struct {
 	Description string                 `json:"description"`
 	Parameters  map[string]interface{} `json:"parameters"`
 }
+
+// Checker is a provider that can be asked whether it works.
+type Checker interface {
+	// Check returns nil if the service answers and takes the key, otherwise an
+	// *Error. It costs nothing at the API, tries once, and blocks until there
+	// is an answer or ctx ends.
+	Check(ctx context.Context) error
+}
