@@ -33,6 +33,9 @@ func (v *validator) check() {
 	if c.location, err = time.LoadLocation(c.Timezone); err != nil || c.Timezone == "" {
 		v.add("timezone", "there is no time zone %q: write a name such as Europe/Berlin, UTC or Local", c.Timezone)
 	}
+	if c.Timezone == "Local" {
+		c.location = localZone()
+	}
 	v.agent(c.Agent)
 	v.models()
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
