@@ -116,7 +116,7 @@ func (t *RemindTool) set(ctx context.Context, call tools.Call, args map[string]a
 	if err := t.book.Remind(ctx, call, store.Schedule{ID: id, Due: due, Text: what}); err != nil {
 		return tools.ErrorResult("The reminder could not be stored, so it is not set. Try again later.").WithError(err)
 	}
-	return tools.SilentResult(fmt.Sprintf("Reminder %s is set for %s (time zone %s): %s", id, due.In(loc).Format(reminderFormat), loc, what))
+	return tools.SilentResult(fmt.Sprintf("Reminder %s is set for %s%s: %s", id, due.Format(reminderFormat), zoneName(loc), what))
 }
 
 // room refuses one reminder too many, but not the same one again.
@@ -146,7 +146,7 @@ func (t *RemindTool) list(ctx context.Context, at bus.Address) *tools.ToolResult
 	}
 	loc := t.location(ctx, at)
 	var b strings.Builder
-	fmt.Fprintf(&b, "Reminders in this conversation (time zone %s):", loc)
+	fmt.Fprintf(&b, "Reminders in this conversation%s:", zoneName(loc))
 	for i := range all {
 		fmt.Fprintf(&b, "\n- %s: %s: %s", all[i].ID, all[i].Due.In(loc).Format(reminderFormat), all[i].Text)
 	}
@@ -165,6 +165,15 @@ func (t *RemindTool) cancel(ctx context.Context, at bus.Address, id string) *too
 		return tools.ErrorResult("There is no reminder " + id + " in this conversation: list them to see the ids.")
 	}
 	return tools.SilentResult("Reminder " + id + " is cancelled.")
+}
+
+// zoneName names a time zone in parentheses, where its name tells more than the
+// abbreviation in the time does.
+func zoneName(loc *time.Location) string {
+	if loc == time.Local || loc == time.UTC {
+		return ""
+	}
+	return " (" + loc.String() + ")"
 }
 
 func (t *RemindTool) location(ctx context.Context, at bus.Address) *time.Location {

@@ -104,7 +104,7 @@ func fileProblem(p string, err error) *tools.ToolResult {
 	case errors.Is(err, fs.ErrPermission):
 		why = "may not be used: permission denied."
 	case errors.Is(err, fs.ErrExist):
-		why = "exists already and is something else."
+		why = "cannot be made: a file is where a folder would have to be."
 	case strings.Contains(err.Error(), "escapes"):
 		why = "leads out of the workspace and is refused."
 	default:
