@@ -1,0 +1,301 @@
+package telegram
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"github.com/dragoman-chat/dragoman/channels"
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+)
+
+// health is what the poll last found out. The zero value: nothing yet.
+type health struct{ last atomic.Pointer[checkup] }
+
+type checkup struct {
+	at  time.Time // of a poll that was answered
+	err error     // or why there was none
+}
+
+func (h *health) set(err error) { h.last.Store(&checkup{at: time.Now(), err: err}) }
+
+// grace is how much later than its timeout a poll may be answered.
+const grace = 15 * time.Second
+
+func (h *health) check(pollTimeout time.Duration) error {
+	last := h.last.Load()
+	switch {
+	case last == nil:
+		return errors.New("telegram: no poll has been answered yet")
+	case last.err != nil:
+		return last.err
+	case time.Since(last.at) > pollTimeout+2*grace:
+		return fmt.Errorf("telegram: no poll has been answered for %s", time.Since(last.at).Round(time.Second))
+	}
+	return nil
+}
+
+// Run polls until ctx ends.
+func (c *Channel) Run(ctx context.Context, in bus.Inbox) error {
+	defer c.api.http.CloseIdleConnections()
+	if c.cfg.Token == "" {
+		return fmt.Errorf("telegram: %s: no token; put the one @BotFather gave you into channels.%s.token or TELEGRAM_BOT_TOKEN: %w", c.name, c.name, channels.ErrSetup)
+	}
+	p := &poller{Channel: c, in: in, wait: newBackOff()}
+	err := p.run(ctx)
+	if ctx.Err() != nil {
+		c.health.set(errors.New("telegram: stopped"))
+		return nil
+	}
+	c.health.set(err)
+	return err
+}
+
+// poller is one Run. It lives on Run's goroutine alone.
+type poller struct {
+	*Channel
+	in   bus.Inbox
+	me   user
+	cur  cursor
+	wait *backoff.ExponentialBackOff
+	ok   bool   // the last request was answered
+	why  string // what was logged last
+}
+
+func newBackOff() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval = 250 * time.Millisecond
+	b.MaxInterval = 30 * time.Second
+	return b
+}
+
+// run returns when ctx ends or with an error that waiting cannot mend.
+func (p *poller) run(ctx context.Context) error {
+	for p.me.ID == 0 {
+		if err := p.api.request(ctx, "getMe", nil, &p.me); err != nil {
+			if err := p.rest(ctx, err); err != nil {
+				return err
+			}
+		}
+	}
+	for {
+		stored, err := p.facts.Get(ctx, p.cursorName())
+		if err == nil {
+			p.cur = parseCursor(stored)
+			break
+		}
+		if err := p.rest(ctx, fmt.Errorf("telegram: read the offset: %w", err)); err != nil {
+			return err
+		}
+	}
+	for {
+		updates, err := p.poll(ctx)
+		if err == nil {
+			p.healthy()
+			err = p.store(ctx, updates)
+		} else {
+			err = p.rest(ctx, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// healthy notes that a poll was answered.
+func (p *poller) healthy() {
+	if !p.ok && p.why != "" {
+		p.log.Info("telegram answers again")
+	}
+	p.ok, p.why = true, ""
+	p.wait.Reset()
+	p.health.set(nil)
+}
+
+// rest notes a failure and waits before the next attempt. It returns an error
+// if there should be none.
+func (p *poller) rest(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	delay := p.wait.NextBackOff()
+	var failed *callError
+	if errors.As(err, &failed) {
+		switch failed.code {
+		case http.StatusUnauthorized, http.StatusNotFound:
+			return fmt.Errorf("telegram: %s: Telegram does not accept the bot token; get a valid one from @BotFather and put it into channels.%s.token: %w", p.name, p.name, channels.ErrSetup)
+		case http.StatusConflict:
+			err = p.conflict(ctx, failed)
+		case http.StatusTooManyRequests:
+			delay = max(delay, failed.retry)
+		}
+	}
+	p.ok = false
+	p.health.set(err)
+	if text := err.Error(); text != p.why {
+		p.why = text
+		p.log.Warn("telegram does not answer", "err", err)
+	}
+	return sleep(ctx, delay)
+}
+
+// conflict deals with somebody else taking this bot's updates.
+func (p *poller) conflict(ctx context.Context, failed *callError) error {
+	if !strings.Contains(failed.Error(), "webhook") {
+		return errors.New("telegram: another program polls with this bot's token; stop it, or give each its own bot")
+	}
+	p.log.Warn("the bot has a webhook, which excludes polling; removing it")
+	if err := p.api.request(ctx, "deleteWebhook", nil, nil); err != nil {
+		return err
+	}
+	return errors.New("telegram: a webhook took this bot's updates; it has been removed")
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// poll asks for updates once. The first time, and after a failure, it does not
+// wait for any: the answer tells that the channel works.
+func (p *poller) poll(ctx context.Context) ([]update, error) {
+	timeout := time.Duration(0)
+	if p.ok {
+		timeout = p.cfg.PollTimeout
+	}
+	params := tgbotapi.Params{
+		"timeout":         strconv.Itoa(int(timeout / time.Second)),
+		"allowed_updates": `["message"]`,
+	}
+	if offset := p.cur.offset(time.Now()); offset != 0 {
+		params["offset"] = strconv.FormatInt(offset, 10)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout+grace)
+	defer cancel()
+	var raw json.RawMessage
+	if err := p.api.request(ctx, "getUpdates", params, &raw); err != nil {
+		return nil, err
+	}
+	return p.parse(raw)
+}
+
+// parse reads a list of updates. One that cannot be read must not hold up the
+// others for ever, so it is reduced to its id.
+func (p *poller) parse(raw json.RawMessage) ([]update, error) {
+	var updates []update
+	err := json.Unmarshal(raw, &updates)
+	if err == nil {
+		return updates, nil
+	}
+	p.log.Error("telegram sent an update that cannot be read", "err", err)
+	var each []json.RawMessage
+	if err := json.Unmarshal(raw, &each); err != nil {
+		return nil, fmt.Errorf("telegram: getUpdates: %w", err)
+	}
+	updates = updates[:0]
+	for _, one := range each {
+		var u update
+		if json.Unmarshal(one, &u) != nil {
+			var id struct {
+				UpdateID int64 `json:"update_id"`
+			}
+			if err := json.Unmarshal(one, &id); err != nil {
+				return nil, fmt.Errorf("telegram: getUpdates: an update without an id: %w", err)
+			}
+			u = update{UpdateID: id.UpdateID}
+		}
+		updates = append(updates, u)
+	}
+	return updates, nil
+}
+
+// store hands a batch over, for as long as it takes, and moves the offset when
+// it is stored.
+func (p *poller) store(ctx context.Context, updates []update) error {
+	if len(updates) == 0 {
+		return nil
+	}
+	// The last id and not the highest: ids start again at random after a week
+	// without updates.
+	next := cursor{next: updates[len(updates)-1].UpdateID + 1, seen: time.Now()}
+	batch := bus.Batch{Cursors: []bus.Cursor{{Key: p.facts.Key(p.cursorName()), Value: next.String()}}}
+	for _, u := range updates {
+		if u.Message != nil && u.Message.MigrateToChatID != 0 {
+			p.setMoved(u.Message.Chat.ID, u.Message.MigrateToChatID)
+		}
+		if m, ok := convert(u.Message, p.name, p.me); ok {
+			batch.Messages = append(batch.Messages, m)
+		}
+	}
+	wait := newBackOff()
+	for {
+		err := p.in.PublishInbound(ctx, batch)
+		if err == nil {
+			p.cur = next
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		p.log.Error("messages could not be stored; trying again", "err", err)
+		if err := sleep(ctx, wait.NextBackOff()); err != nil {
+			return err
+		}
+	}
+}
+
+// cursorName is by bot, so that another token in the same section does not
+// inherit the offset.
+func (p *poller) cursorName() string { return "cursor/" + strconv.FormatInt(p.me.ID, 10) }
+
+// cursor is how far the updates have been stored.
+type cursor struct {
+	next int64     // the offset of the next poll
+	seen time.Time // when the last update came
+}
+
+// staleAfter is less than the week after which update ids start again.
+const staleAfter = 6 * 24 * time.Hour
+
+// offset returns the offset to poll with; 0 for none. After a quiet week an old
+// offset could skip new updates, so everything unconfirmed is asked for; what
+// is known already is recognised by its id.
+func (c cursor) offset(now time.Time) int64 {
+	if now.Sub(c.seen) > staleAfter {
+		return 0
+	}
+	return c.next
+}
+
+// String returns the cursor as it is stored.
+func (c cursor) String() string {
+	return strconv.FormatInt(c.next, 10) + " " + strconv.FormatInt(c.seen.Unix(), 10)
+}
+
+func parseCursor(s string) cursor {
+	next, seen, _ := strings.Cut(s, " ")
+	n, err := strconv.ParseInt(next, 10, 64)
+	if err != nil {
+		return cursor{}
+	}
+	at, err := strconv.ParseInt(seen, 10, 64)
+	if err != nil {
+		return cursor{}
+	}
+	return cursor{next: n, seen: time.Unix(at, 0)}
+}
