@@ -170,7 +170,7 @@ func document(r *rand.Rand) string {
 func TestSplitKeepsFencesBalanced(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(400) {
-		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test wants repeatable numbers
+		r := rand.New(rand.NewPCG(seed, 1))
 		text := document(r)
 		for _, limit := range []int{60, 120, 400, 2000} {
 			checkSplit(t, text, limit, utf16Len)
@@ -209,7 +209,7 @@ func TestSplitWithAnUnevenMeasure(t *testing.T) {
 	t.Parallel()
 	measure := func(s string) int { return utf16Len(strings.ReplaceAll(s, "**", "")) + 30*strings.Count(s, "&") }
 	for seed := range uint64(100) {
-		r := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a test wants repeatable numbers
+		r := rand.New(rand.NewPCG(seed, 2))
 		text := strings.ReplaceAll(document(r), "!", "&")
 		checkSplit(t, text, 200, measure)
 	}

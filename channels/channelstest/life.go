@@ -78,9 +78,6 @@ func sendAfterStop(r *rig) {
 	default:
 		r.t.Errorf("Send after Run = %v, with %d messages sent", err, sent)
 	}
-	if c, ok := r.ch.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
 }
 
 // notStored: what could not be stored is offered again, unchanged.

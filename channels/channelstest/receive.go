@@ -54,6 +54,12 @@ func (r *rig) common(m bus.InboundMessage, c Chat, from bus.Sender, group bool) 
 	if m.Principal != "" || m.SessionKey != "" || m.Hops != 0 || m.FollowUp != nil {
 		r.t.Errorf("an adapter filled in what admission decides: %+v", m)
 	}
+	r.metadata(m, c, from, group)
+}
+
+// metadata checks the keys that tools may read.
+func (r *rig) metadata(m bus.InboundMessage, c Chat, from bus.Sender, group bool) {
+	r.t.Helper()
 	meta := map[string]string{"message_id": m.MessageID, "user_id": from.ID}
 	if from.Username != "" {
 		meta["username"] = from.Username

@@ -38,6 +38,7 @@ func run(t *testing.T, newPlatform func(t *testing.T) *Platform, in func(*testin
 		t.Run(rule.name, func(t *testing.T) {
 			var skip string
 			in(t, func(t *testing.T) {
+				t.Helper()
 				p := newPlatform(t)
 				without = p.Without
 				if skip = p.Without[rule.name]; skip != "" {

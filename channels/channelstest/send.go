@@ -173,7 +173,7 @@ func oddText(r *rig) {
 			r.t.Errorf("Send %q made %d messages", text, len(got))
 			continue
 		}
-		for _, word := range strings.FieldsFunc(text, func(c rune) bool { return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z') }) {
+		for _, word := range strings.FieldsFunc(text, func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') }) {
 			if !strings.Contains(got[0].Text, word) {
 				r.t.Errorf("Send %q: %q is lost in %q", text, word, got[0].Text)
 			}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
@@ -55,15 +56,15 @@ func newTransport() *http.Transport {
 type call struct {
 	ctx   context.Context //nolint:containedctx // the SDK's interface takes none
 	http  *http.Client
-	wrote bool // the request may have reached the platform
+	wrote atomic.Bool // the request may have reached the platform
 }
 
 // Do sends req bound to the call's context.
 func (c *call) Do(req *http.Request) (*http.Response, error) {
 	ctx := httptrace.WithClientTrace(c.ctx, &httptrace.ClientTrace{
-		WroteHeaders: func() { c.wrote = true },
+		WroteHeaders: func() { c.wrote.Store(true) },
 	})
-	return c.http.Do(req.WithContext(ctx))
+	return c.http.Do(req.WithContext(ctx)) //nolint:gosec // the address is the operator's
 }
 
 // callError is why a request failed, without the token.
@@ -92,9 +93,8 @@ func (c *client) request(ctx context.Context, method string, params tgbotapi.Par
 	if err == nil {
 		return nil
 	}
-	failed := &callError{method: method, wrote: under.wrote}
-	var answer *tgbotapi.Error
-	if errors.As(err, &answer) {
+	failed := &callError{method: method, wrote: under.wrote.Load()}
+	if answer, ok := errors.AsType[*tgbotapi.Error](err); ok {
 		failed.code = answer.Code
 		failed.retry = time.Duration(answer.RetryAfter) * time.Second
 		failed.moved = answer.MigrateToChatID
@@ -103,8 +103,7 @@ func (c *client) request(ctx context.Context, method string, params tgbotapi.Par
 		failed.err = fmt.Errorf("%d %s", answer.Code, c.redact(answer.Message))
 		return failed
 	}
-	var transport *url.Error
-	if errors.As(err, &transport) {
+	if transport, ok := errors.AsType[*url.Error](err); ok {
 		err = transport.Err // the URL around it holds the token
 	}
 	if text := err.Error(); strings.Contains(text, string(c.token)) && c.token != "" {
@@ -123,8 +122,8 @@ func (c *client) redact(s string) string {
 
 // outcome turns a request's error into the contract's errors for Send.
 func outcome(err error) error {
-	var failed *callError
-	if err == nil || !errors.As(err, &failed) {
+	failed, ok := errors.AsType[*callError](err)
+	if !ok {
 		return err
 	}
 	switch {

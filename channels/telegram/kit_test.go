@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf16"
 
 	"go.uber.org/goleak"
 
@@ -221,5 +220,3 @@ func number(t *testing.T, s string) int64 {
 	}
 	return n
 }
-
-func units(s string) int { return len(utf16.Encode([]rune(s))) }

@@ -128,8 +128,7 @@ func (p *poller) rest(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	delay := p.wait.NextBackOff()
-	var failed *callError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*callError](err); ok {
 		switch failed.code {
 		case http.StatusUnauthorized, http.StatusNotFound:
 			return fmt.Errorf("telegram: %s: Telegram does not accept the bot token; get a valid one from @BotFather and put it into channels.%s.token: %w", p.name, p.name, channels.ErrSetup)

@@ -172,8 +172,7 @@ func (c *Channel) Send(ctx context.Context, m bus.OutboundMessage) (bus.Receipt,
 		MessageID int64 `json:"message_id"`
 	}
 	err = c.api.request(ctx, "sendMessage", params, &sent)
-	var failed *callError
-	if errors.As(err, &failed) && failed.moved != 0 && p.chat != failed.moved {
+	if failed, ok := errors.AsType[*callError](err); ok && failed.moved != 0 && p.chat != failed.moved {
 		c.setMoved(p.chat, failed.moved)
 		params["chat_id"] = strconv.FormatInt(failed.moved, 10)
 		err = c.api.request(ctx, "sendMessage", params, &sent)

@@ -24,8 +24,8 @@ type Network struct {
 }
 
 // Serve puts h on a network of its own until the test ends.
-func Serve(t testing.TB, h http.Handler) *Network {
-	t.Helper()
+func Serve(tb testing.TB, h http.Handler) *Network {
+	tb.Helper()
 	n := &Network{conns: make(map[net.Conn]struct{}), accept: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)} //nolint:forbidigo // http.Server wants one
 	done := make(chan struct{})
@@ -33,7 +33,7 @@ func Serve(t testing.TB, h http.Handler) *Network {
 		defer close(done)
 		_ = server.Serve(listener{n}) // always http.ErrServerClosed
 	}()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		close(n.closed)
 		n.SetDown(true)
 		_ = server.Close() // nothing is left to be lost

@@ -18,7 +18,7 @@ import (
 // The bot every Server knows, and a token of the right form that it refuses.
 const (
 	Token      = "7000000001:AAE-TestTokenThatOpensNothing_0123456"
-	WrongToken = "7000000001:AAE-TestTokenThatIsRefused____012345" //nolint:gosec // a made-up token
+	WrongToken = "7000000001:AAE-TestTokenThatIsRefused____012345"
 	BotID      = 7000000001
 	BotName    = "dragoman_bot"
 )
@@ -235,7 +235,10 @@ func (s *Server) webhookInfo() response {
 // setMyCommands holds to "commands: at most 100; command: 1-32 characters,
 // lowercase English letters, digits and underscores; description: 1-256".
 func setMyCommands(p params) response {
-	var commands []struct{ Command, Description string }
+	var commands []struct {
+		Command     string `json:"command"`
+		Description string `json:"description"`
+	}
 	if err := json.Unmarshal([]byte(p.get("commands")), &commands); err != nil {
 		return badRequest("can't parse commands JSON object")
 	}
