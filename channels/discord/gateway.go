@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -100,34 +99,35 @@ func (c *Channel) stayConnected(ctx context.Context, events chan<- event) error 
 	waits := backoff.NewExponentialBackOff()
 	waits.InitialInterval, waits.MaxInterval = time.Second, maxWait
 	failed := false
-	for {
+	for ctx.Err() == nil {
 		l.since, l.pause = time.Time{}, 0
 		err := c.connect(ctx, l, events)
-		if ctx.Err() != nil {
-			return nil
-		}
 		if errors.Is(err, channels.ErrSetup) {
 			return fmt.Errorf("discord: %w", err)
 		}
 		c.status.Store(&status{problem: "not connected: " + err.Error()})
-		var wait time.Duration
 		if !l.since.IsZero() && time.Since(l.since) > lastingLink {
 			failed = false
 			waits.Reset()
 		}
+		wait := l.pause
 		if failed { // the first retry comes at once, to miss as little as possible
-			wait = waits.NextBackOff()
+			wait = max(wait, waits.NextBackOff())
 		}
 		failed = true
-		wait = max(wait, l.pause)
-		level := slog.LevelWarn
-		if errors.Is(err, errAskedToReconnect) {
-			level = slog.LevelInfo // every few hours, by itself
-		}
-		c.log.Log(ctx, level, "discord connection lost, connecting again", "err", err, "duration", wait)
-		if !sleep(ctx, wait) {
-			return nil
-		}
+		c.logLost(ctx, err, wait)
+		sleep(ctx, wait)
+	}
+	return nil
+}
+
+func (c *Channel) logLost(ctx context.Context, err error, wait time.Duration) {
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, errAskedToReconnect): // every few hours, by itself
+		c.log.Info("discord asked to reconnect")
+	default:
+		c.log.Warn("discord connection lost, connecting again", "err", err, "duration", wait)
 	}
 }
 
@@ -293,7 +293,7 @@ func (c *Channel) read(ctx context.Context, k *socket, l *link, interval time.Du
 			if string(bytes.TrimSpace(p.RawData)) != "true" {
 				l.drop()
 				// Discord asks for a random wait of one to five seconds.
-				l.pause = time.Second + rand.N(4*time.Second)
+				l.pause = time.Second + rand.N(4*time.Second) //nolint:gosec // no secret hangs on it
 			}
 			return errInvalidSession
 		}
@@ -308,9 +308,11 @@ func (c *Channel) dispatch(ctx context.Context, k *socket, l *link, interval tim
 		if err := l.ready(p.RawData); err != nil {
 			return err
 		}
-		c.connected(k, l, interval, "discord connected")
+		c.connected(k, l, interval)
+		c.log.Info("discord connected")
 	case "RESUMED":
-		c.connected(k, l, interval, "discord connection resumed")
+		c.connected(k, l, interval)
+		c.log.Info("discord connection resumed")
 	default:
 		e, err := parseEvent(p.Type, p.RawData, l.self)
 		if err != nil { // skipped: asking for it again would bring the same
@@ -344,11 +346,10 @@ func (l *link) ready(data []byte) error {
 	return nil
 }
 
-func (c *Channel) connected(k *socket, l *link, interval time.Duration, what string) {
+func (c *Channel) connected(k *socket, l *link, interval time.Duration) {
 	_ = k.ws.SetReadDeadline(time.Time{}) // heartbeats watch from here on
 	l.since, l.resumes = time.Now(), 0
 	c.status.Store(&status{deadline: l.since.Add(2 * interval)})
-	c.log.Info(what)
 }
 
 // closeError explains the end of a connection by its close code.

@@ -161,9 +161,8 @@ func classify(err error) error {
 	case errors.As(err, &refusal):
 		return readRefusal(refusal)
 	}
-	var request *url.Error // it names the library's host, not the one that was asked
-	if errors.As(err, &request) {
-		err = request.Err
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		err = request.Err // it names the library's host, not the one that was asked
 	}
 	if errors.Is(err, channels.ErrNotReady) || errors.Is(err, channels.ErrUnknownOutcome) {
 		return err

@@ -71,7 +71,8 @@ func (k *socket) send(op int, data any) error {
 // it has not been answered, or cannot be sent, it ends the connection.
 func (k *socket) beat(interval time.Duration, seq *atomic.Int64, quit <-chan struct{}) {
 	k.acked.Store(true)
-	t := time.NewTimer(rand.N(interval)) // Discord wants the first one at a random time
+	// Discord wants the first one at a random time.
+	t := time.NewTimer(rand.N(interval)) //nolint:gosec // no secret hangs on it
 	defer t.Stop()
 	for {
 		select {

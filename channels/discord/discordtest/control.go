@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -60,15 +61,18 @@ func (s *Server) Typings(channelID string) int {
 
 // Stats counts what the gateway socket has seen.
 type Stats struct {
-	Identified, Resumed, Heartbeats int
-	Connected                       int // sessions with a connection now
+	Identified   int // IDENTIFYs that were answered with READY
+	Resumed      int // RESUMEs that were answered with RESUMED
+	ResumedThere int // of them, at the address that READY named
+	Heartbeats   int
+	Connected    int // sessions with a connection now
 }
 
 // Stats returns the counts so far.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Stats{Identified: s.identify, Resumed: s.resumed, Heartbeats: s.heartbeat}
+	st := Stats{Identified: s.identify, Resumed: s.resumed, ResumedThere: s.resumedThere, Heartbeats: s.heartbeat}
 	for _, ses := range s.sessions {
 		if ses.conn != nil && ses.ready {
 			st.Connected++
@@ -280,6 +284,28 @@ func (s *Server) Fail(n, status int) {
 	for range n {
 		s.faults.queue = append(s.faults.queue, response{status: status, body: map[string]string{"message": http.StatusText(status)}})
 	}
+}
+
+// FailInFront answers the next n messages the way something in front of Discord
+// does: with a page and no JSON. after, if not 0, is the header Retry-After.
+func (s *Server) FailInFront(n, status int, after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	res := response{status: status, body: []byte("<html>" + http.StatusText(status) + "</html>"), header: http.Header{}}
+	if after != 0 {
+		res.header.Set("Retry-After", strconv.Itoa(int(after.Seconds())))
+	}
+	for range n {
+		s.faults.queue = append(s.faults.queue, res)
+	}
+}
+
+// RefuseResumes closes the next n RESUMEs with 4000, which says nothing of the
+// session.
+func (s *Server) RefuseResumes(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.noResumes = n
 }
 
 // CutAfterAccept takes the next n messages and cuts the connection instead of

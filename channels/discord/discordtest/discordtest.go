@@ -17,6 +17,7 @@ package discordtest
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,28 +63,29 @@ type Server struct {
 	upgrader websocket.Upgrader
 	sockets  sync.WaitGroup // one per gateway connection's goroutine
 
-	mu        sync.Mutex // guards everything below; nothing blocks while it is held
-	changed   chan struct{}
-	lastID    int64
-	token     string
-	bot       User
-	users     map[string]User
-	guilds    map[string]string // id -> name
-	order     []string          // guild ids in the order they were added
-	channels  map[string]*channel
-	dms       map[string]string // user id -> channel id
-	sessions  map[string]*session
-	conns     map[*conn]struct{}
-	nonces    [2]map[string]*Message // this and the previous few minutes
-	noncesAt  time.Time
-	faults    faults
-	sent      []Sent
-	calls     []Call
-	typing    map[string]int
-	identify  int // IDENTIFY packets accepted
-	resumed   int // RESUME packets accepted
-	heartbeat int // heartbeats received
-	down      bool
+	mu           sync.Mutex // guards everything below; nothing blocks while it is held
+	changed      chan struct{}
+	lastID       int64
+	token        string
+	bot          User
+	users        map[string]User
+	guilds       map[string]string // id -> name
+	order        []string          // guild ids in the order they were added
+	channels     map[string]*channel
+	dms          map[string]string // user id -> channel id
+	sessions     map[string]*session
+	conns        map[*conn]struct{}
+	nonces       [2]map[string]*Message // this and the previous few minutes
+	noncesAt     time.Time
+	faults       faults
+	sent         []Sent
+	calls        []Call
+	typing       map[string]int
+	identify     int // IDENTIFY packets accepted
+	resumed      int // RESUME packets accepted
+	resumedThere int // of them, at the address READY named
+	heartbeat    int // heartbeats received
+	down         bool
 }
 
 // channel is a channel with what the fake remembers of it.
@@ -339,9 +341,9 @@ func (s *Server) store(c *channel, m *Message) {
 
 // find returns a message the channel remembers, nil if it does not.
 func (c *channel) find(id string) *Message {
-	for i := len(c.messages) - 1; i >= 0; i-- {
-		if c.messages[i].ID == id {
-			return c.messages[i]
+	for _, m := range slices.Backward(c.messages) {
+		if m.ID == id {
+			return m
 		}
 	}
 	return nil

@@ -43,6 +43,9 @@ const (
 	CloseDisallowedIntents = 4014
 )
 
+// resumePath is where READY asks sessions to be resumed.
+const resumePath = "/resume"
+
 // session is one gateway session; it outlives its connection so that RESUME
 // can replay what was missed. Server.mu guards it.
 type session struct {
@@ -59,6 +62,8 @@ type session struct {
 // request; a second goroutine writes.
 type conn struct {
 	ws   *websocket.Conn
+	url  string        // of this server, as the client sees it
+	asks bool          // it came to the address for resuming
 	wake chan struct{} // capacity 1: out has grown
 	done chan struct{} // closed when the reader ends
 
@@ -83,7 +88,10 @@ func (s *Server) serveGateway(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // it has answered already
 	}
-	c := &conn{ws: ws, wake: make(chan struct{}, 1), done: make(chan struct{}), minute: time.Now()}
+	c := &conn{
+		ws: ws, url: gatewayURL(r), asks: strings.HasPrefix(r.URL.Path, resumePath),
+		wake: make(chan struct{}, 1), done: make(chan struct{}), minute: time.Now(),
+	}
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
@@ -206,7 +214,8 @@ func (s *Server) identifyConn(c *conn, data []byte) (int, string) {
 	}
 	s.push(ses, "READY", encode(map[string]any{
 		"v": 9, "user": s.bot, "guilds": guilds, "session_id": ses.id, "private_channels": []any{},
-		"application": map[string]any{"id": s.bot.ID, "flags": 0},
+		"resume_gateway_url": c.url + resumePath,
+		"application":        map[string]any{"id": s.bot.ID, "flags": 0},
 	}))
 	if ses.intents&IntentGuilds != 0 {
 		for _, id := range s.order {
@@ -235,6 +244,10 @@ func (s *Server) resumeConn(c *conn, data []byte) (int, string) {
 	if strings.TrimPrefix(in.Token, "Bot ") != s.token {
 		return CloseAuthFailed, "Authentication failed."
 	}
+	if s.faults.noResumes > 0 {
+		s.faults.noResumes--
+		return CloseUnknownError, "Unknown error."
+	}
 	ses := s.sessions[in.SessionID]
 	switch {
 	case ses != nil && in.Seq > ses.seq: // 4007: the sequence sent when resuming was invalid
@@ -252,6 +265,9 @@ func (s *Server) resumeConn(c *conn, data []byte) (int, string) {
 		s.enqueue(c, e)
 	}
 	s.resumed++
+	if c.asks {
+		s.resumedThere++
+	}
 	s.push(ses, "RESUMED", []byte(`{}`))
 	s.notify()
 	return 0, ""

@@ -3,6 +3,7 @@ package discordtest
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -199,8 +200,8 @@ func (s *Server) pings(m *Message, in *createBody) (users []string, everyone boo
 	allowed := func(User) bool { return true }
 	replied := true
 	if a := in.AllowedMentions; a != nil {
-		everyone = all && contains(a.Parse, "everyone")
-		allowed = func(u User) bool { return contains(a.Parse, "users") || contains(a.Users, u.ID) }
+		everyone = all && slices.Contains(a.Parse, "everyone")
+		allowed = func(u User) bool { return slices.Contains(a.Parse, "users") || slices.Contains(a.Users, u.ID) }
 		replied = a.RepliedUser
 	} else {
 		everyone = all
@@ -215,15 +216,6 @@ func (s *Server) pings(m *Message, in *createBody) (users []string, everyone boo
 		users, m.Mentions = append(users, q.Author.ID), append(m.Mentions, *q.Author)
 	}
 	return users, everyone
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }
 
 // nonce finds a message by its nonce in the past few minutes. The caller holds
@@ -260,6 +252,7 @@ type faults struct {
 	cutAfter    int        // so many messages are accepted without an answer
 	cutBefore   int        // so many requests are cut without being looked at
 	noHistory   bool
+	noResumes   int // so many RESUMEs are closed with 4000
 	startsUsed  int
 	startsReset time.Duration
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -64,12 +65,15 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, path string, bod
 	if res.cut {
 		panic(http.ErrAbortHandler)
 	}
-	h := w.Header()
-	for k, v := range res.header {
-		h[k] = v
-	}
+	maps.Copy(w.Header(), res.header)
 	if res.status == http.StatusNoContent {
 		w.WriteHeader(res.status)
+		return
+	}
+	if page, ok := res.body.([]byte); ok {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(res.status)
+		_, _ = w.Write(page)
 		return
 	}
 	writeJSON(w, res.status, res.body)
@@ -78,7 +82,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, path string, bod
 // response is what a handler decided.
 type response struct {
 	status int
-	body   any
+	body   any // a page if it is []byte, JSON otherwise
 	header http.Header
 	cut    bool  // end the connection instead of answering
 	sent   *Sent // the message it created
