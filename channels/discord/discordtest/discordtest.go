@@ -95,6 +95,7 @@ type channel struct {
 	used     int        // messages in the current rate-limit window
 	resetAt  time.Time
 	refuse   *apiError
+	quiet    bool // GUILD_CREATE does not list it
 }
 
 // New returns a fake without guilds, users or channels.
@@ -220,7 +221,7 @@ func (s *Server) addChannel(event string, c Channel) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.ID = s.nextID()
-	s.channels[c.ID] = &channel{Channel: c}
+	s.channels[c.ID] = &channel{Channel: c, quiet: event == ""}
 	if event != "" {
 		s.dispatch(event, c, IntentGuilds)
 	}
@@ -249,7 +250,7 @@ func (s *Server) openDM(u User) string {
 func (s *Server) guildObject(id string) guild {
 	g := guild{ID: id, Name: s.guilds[id], MemberCount: 2, Channels: []Channel{}, Threads: []Channel{}, Members: []any{}, Roles: []any{}}
 	for _, c := range s.channels {
-		if c.GuildID != id {
+		if c.GuildID != id || c.quiet {
 			continue
 		}
 		switch c.Type {
