@@ -79,16 +79,12 @@ func WithMetadata(ctx context.Context, m map[string]string) context.Context {
 	return context.WithValue(ctx, metaKeyType{}, maps.Clone(m))
 }
 
-// newCallState makes the state of a call under ctx, without Tool. A call made
-// from within another one gets an id of its own that is the same whenever the
-// outer call is repeated in the same way, so that Key stays stable.
-func newCallState(ctx context.Context, core *core, channel, chatID string) *callState {
-	s := &callState{core: core}
+// newCallState makes the state of a call under ctx; ID and Tool are still those
+// of the turn's base or of the call around it.
+func newCallState(ctx context.Context, channel, chatID string) *callState {
+	s := &callState{}
 	if base := stateFrom(ctx); base != nil {
 		s.Call = base.Call
-		if base.core != nil {
-			s.ID = base.ID + "." + strconv.Itoa(int(base.nested.Add(1)))
-		}
 	}
 	if channel != "" && chatID != "" {
 		s.Channel, s.ChatID = channel, chatID
@@ -96,10 +92,18 @@ func newCallState(ctx context.Context, core *core, channel, chatID string) *call
 	if m, ok := ctx.Value(metaKeyType{}).(map[string]string); ok && m != nil {
 		s.Metadata = m
 	}
-	if s.ID == "" {
-		s.ID = newCallID()
-	}
 	return s
+}
+
+// nestedID names the next thing done within the call that ctx belongs to, the
+// same whenever that call is repeated in the same way, so that Key stays stable.
+// ok is false outside of a call.
+func nestedID(ctx context.Context) (id string, ok bool) {
+	outer := stateFrom(ctx)
+	if outer == nil || outer.core == nil {
+		return "", false
+	}
+	return outer.ID + "." + strconv.Itoa(int(outer.nested.Add(1))), true
 }
 
 // newCallID makes an id for a call that has none.

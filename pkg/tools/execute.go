@@ -40,8 +40,13 @@ func (r *ToolRegistry) Execute(ctx context.Context, name string, args map[string
 // called after ExecuteWithContext returned. Its context carries the values of
 // the call and is not cancelled.
 func (r *ToolRegistry) ExecuteWithContext(ctx context.Context, name string, args map[string]interface{}, channel, chatID string, asyncCallback AsyncCallback) *ToolResult {
-	call := newCallState(ctx, r.core, channel, chatID)
-	call.Tool = name
+	call := newCallState(ctx, channel, chatID)
+	call.core, call.Tool = r.core, name
+	if id, ok := nestedID(ctx); ok {
+		call.ID = id
+	} else if call.ID == "" {
+		call.ID = newCallID()
+	}
 	return r.run(ctx, r.table().byName[name], call, args, asyncCallback)
 }
 
@@ -131,7 +136,7 @@ func (c *core) runTicketed(ctx context.Context, e *entry, call *callState, args 
 		return result
 	}
 	if e.async != nil {
-		if result = e.async.await(ctx, w); result != nil {
+		if result = e.async.await(ctx, w, cb != nil); result != nil {
 			return result
 		}
 		call.inst = e.async

@@ -46,6 +46,9 @@ func RunToolLoop(ctx context.Context, config ToolLoopConfig, messages []provider
 		res:     &ToolLoopResult{Iterations: config.Rounds},
 	}
 	copy(l.wire, messages)
+	if id, ok := nestedID(ctx); ok {
+		l.prefix = id + "/" // the model's ids are unique among themselves only
+	}
 	for i := range l.wire {
 		l.wire[i] = wireForm(l.wire, i)
 	}
@@ -63,6 +66,7 @@ func RunToolLoop(ctx context.Context, config ToolLoopConfig, messages []provider
 type loop struct {
 	cfg             ToolLoopConfig
 	channel, chatID string
+	prefix          string              // of the calls' ids, when the loop runs within a tool
 	wire            []providers.Message // what the provider is sent
 	res             *ToolLoopResult
 }
@@ -206,13 +210,8 @@ func ended(ctx context.Context, round int) error {
 
 // call runs one call and records it. answered is false if it failed before.
 func (l *loop) call(ctx context.Context, round int, tc providers.ToolCall, finish string) (answered bool, err error) {
-	call := newCallState(ctx, nil, l.channel, l.chatID)
-	if outer := stateFrom(ctx); outer != nil && outer.core != nil {
-		// The loop runs in a tool: the model's ids are unique among themselves only.
-		call.ID = outer.ID + "." + tc.ID
-	} else {
-		call.ID = tc.ID
-	}
+	call := newCallState(ctx, l.channel, l.chatID)
+	call.ID = l.prefix + tc.ID
 	call.Tool, call.Round = tc.Name, round
 	if err := l.checkpoint(ctx, Record{Kind: RecordBegin, Round: round, Call: call.Call}); err != nil {
 		return false, err

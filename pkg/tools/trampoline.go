@@ -19,11 +19,11 @@ type legacyAsync struct {
 	amu  sync.Mutex // reports come from the tool's own goroutines
 	open []*ticket
 	idle chan struct{} // closed when open gets empty; nil while nobody waits
-	// exclusive: reports have come that could have been anybody's, so from now
-	// on one call at a time.
+	// exclusive: the tool reports without its context, so from the first such
+	// report on there is one call at a time.
 	exclusive bool
 	// refused: a call was given up, and its late report must not be taken for
-	// another's.
+	// another's. An exclusive tool is useless from then on.
 	refused bool
 	// unownedUntil: until then a call without a callback may report.
 	unownedUntil time.Time
@@ -59,16 +59,19 @@ func (in *instance) sole() *ticket {
 	in.amu.Lock()
 	defer in.amu.Unlock()
 	logger := in.core.logger
+	if !in.exclusive {
+		in.exclusive = true
+		logger.Warn("tool reports back without its context, so its calls wait for one another from now on; register it with tools.PerCall", "tool", in.name())
+	}
 	switch {
 	case in.refused || time.Now().Before(in.unownedUntil):
-		logger.Error("tool reported back without its context and an earlier call may be meant, dropped; register it with tools.PerCall", "tool", in.name())
+		logger.Error("report without a context may be an earlier call's, dropped", "tool", in.name())
 	case len(in.open) == 1:
 		return in.open[0]
 	case len(in.open) == 0:
-		logger.Warn("tool reported back without an open call, dropped", "tool", in.name())
+		logger.Warn("report without a context and no call is open, dropped", "tool", in.name())
 	default:
-		logger.Error("tool reported back without its context while several calls are open, dropped; from now on they wait for one another; register it with tools.PerCall", "tool", in.name())
-		in.exclusive = true
+		logger.Error("report without a context while several calls are open, dropped", "tool", in.name())
 	}
 	return nil
 }
@@ -83,21 +86,37 @@ func (in *instance) name() (name string) {
 	return in.key.Name()
 }
 
-// await waits, for an exclusive tool, until no call is open.
-func (in *instance) await(ctx context.Context, w *wait) *ToolResult {
-	in.amu.Lock()
-	var idle chan struct{}
-	if in.exclusive && !in.refused && len(in.open) > 0 {
-		if in.idle == nil {
-			in.idle = make(chan struct{})
-		}
-		idle = in.idle
+// await waits, for an exclusive tool, until no call is open. wanted is whether
+// anybody wants the call's report.
+func (in *instance) await(ctx context.Context, w *wait, wanted bool) *ToolResult {
+	idle, useless := in.vacancy()
+	if useless && wanted {
+		return ErrorResult("The tool " + w.tool + " can no longer report back to the right conversation. " +
+			"The operator has to register it with tools.PerCall.").WithError(errBusy)
 	}
-	in.amu.Unlock()
 	if idle == nil {
 		return nil
 	}
 	return w.closed(ctx, idle)
+}
+
+// vacancy returns what to wait for before the next call, nil for nothing.
+func (in *instance) vacancy() (idle <-chan struct{}, useless bool) {
+	in.amu.Lock()
+	defer in.amu.Unlock()
+	if !in.exclusive {
+		return nil, false
+	}
+	if in.refused {
+		return nil, true
+	}
+	if len(in.open) == 0 {
+		return nil, false
+	}
+	if in.idle == nil {
+		in.idle = make(chan struct{})
+	}
+	return in.idle, false
 }
 
 func (in *instance) add(t *ticket) {
