@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -24,9 +25,9 @@ func readScene(messages []providers.Message) scene {
 			s.readSystem(messages[i].Content)
 		}
 	}
-	for i := len(messages) - 1; i >= 0; i-- {
-		if messages[i].Role == providers.RoleUser {
-			s.readUser(messages[i].Content)
+	for _, m := range slices.Backward(messages) {
+		if m.Role == providers.RoleUser {
+			s.readUser(m.Content)
 			break
 		}
 	}

@@ -28,7 +28,7 @@ func (p *Provider) Check(ctx context.Context) error {
 	if err != nil {
 		return &providers.Error{Kind: providers.KindUnreachable, Message: p.clean(withoutURL(err).Error()), Err: p.cause(err)}
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing was written
+	defer resp.Body.Close()
 	head, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if resp.StatusCode == http.StatusUnauthorized { // 403 may mean that only this list is closed to the key
 		return &providers.Error{Kind: providers.KindAuth, Status: resp.StatusCode, Message: p.clean(readComplaint(head).message)}

@@ -71,7 +71,7 @@ func setMaxTokens(req *sdk.ChatCompletionRequest, name string, v any) bool {
 	case name == "max_completion_tokens":
 		req.MaxCompletionTokens = int(f)
 	case !reasoning(req.Model):
-		req.MaxTokens = int(f)
+		req.MaxTokens = int(f) //nolint:staticcheck // most servers of this API know no other
 	case req.MaxCompletionTokens == 0:
 		req.MaxCompletionTokens = int(f)
 	}

@@ -28,12 +28,11 @@ type Open func(t *testing.T, reply func(Request) Response) providers.LLMProvider
 // is a name it accepts. Waiting for a retry costs no time.
 func Run(t *testing.T, model string, open Open) {
 	t.Helper()
-	k := kit{model: model, open: open}
 	cases := []struct {
 		name string
-		run  func(*testing.T, kit)
+		run  func(kit)
 	}{
-		{"basics", func(t *testing.T, k kit) { basics(t, k.open(t, always(Text("ok"))), k.model) }},
+		{"basics", func(k kit) { basics(k.t, k.open(k.t, always(Text("ok"))), k.model) }},
 		{"plain reply", plainReply},
 		{"request arrives whole", requestArrives},
 		{"nil tools and options", nilTools},
@@ -52,7 +51,7 @@ func Run(t *testing.T, model string, open Open) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.run(t, k) })
+			synctest.Test(t, func(t *testing.T) { c.run(kit{t: t, model: model, open: open}) })
 		})
 	}
 }
@@ -66,17 +65,18 @@ func RunBasics(t *testing.T, p providers.LLMProvider, model string) {
 }
 
 type kit struct {
+	t     *testing.T
 	model string
 	open  Open
 }
 
 func always(r Response) func(Request) Response { return func(Request) Response { return r } }
 
-func (k kit) chat(t *testing.T, reply func(Request) Response, messages []providers.Message, tools []providers.ToolDefinition) *providers.LLMResponse {
-	t.Helper()
-	resp, err := k.open(t, reply).Chat(t.Context(), messages, tools, k.model, nil)
+func (k kit) chat(reply func(Request) Response, messages []providers.Message, tools []providers.ToolDefinition) *providers.LLMResponse {
+	k.t.Helper()
+	resp, err := k.open(k.t, reply).Chat(k.t.Context(), messages, tools, k.model, nil)
 	if err != nil {
-		t.Fatalf("Chat: %v", err)
+		k.t.Fatalf("Chat: %v", err)
 	}
 	return resp
 }
@@ -153,9 +153,10 @@ func basics(t *testing.T, p providers.LLMProvider, model string) {
 	}
 }
 
-func plainReply(t *testing.T, k kit) {
+func plainReply(k kit) {
+	t := k.t
 	want := Response{Content: "Good morning\n\nöäü 👋", Usage: &providers.Usage{PromptTokens: 7, CompletionTokens: 5, TotalTokens: 12}}
-	got := k.chat(t, always(want), hello(), nil)
+	got := k.chat(always(want), hello(), nil)
 	if got.Content != want.Content || len(got.ToolCalls) != 0 || got.FinishReason != providers.FinishStop {
 		t.Errorf("got %+v, want %q", got, want.Content)
 	}
@@ -164,7 +165,8 @@ func plainReply(t *testing.T, k kit) {
 	}
 }
 
-func requestArrives(t *testing.T, k kit) {
+func requestArrives(k kit) {
+	t := k.t
 	var seen Request
 	p := k.open(t, func(r Request) Response { seen = r; return Text("ok") })
 	if _, err := p.Chat(t.Context(), conversation(), definitions(), k.model, map[string]any{"max_tokens": 77}); err != nil {
@@ -200,7 +202,8 @@ func requestArrives(t *testing.T, k kit) {
 	}
 }
 
-func nilTools(t *testing.T, k kit) {
+func nilTools(k kit) {
+	t := k.t
 	p := k.open(t, always(Text("ok")))
 	for _, tools := range [][]providers.ToolDefinition{nil, {}} {
 		if resp, err := p.Chat(t.Context(), hello(), tools, k.model, nil); err != nil || resp.Content != "ok" {
@@ -209,8 +212,9 @@ func nilTools(t *testing.T, k kit) {
 	}
 }
 
-func toolCalls(t *testing.T, k kit) {
-	got := k.chat(t, always(Response{Content: "I look.", ToolCalls: []Call{
+func toolCalls(k kit) {
+	t := k.t
+	got := k.chat(always(Response{Content: "I look.", ToolCalls: []Call{
 		{ID: "call_1", Name: "read_file", Arguments: `{"path": "a", "deep": {"n": 1.5, "list": [true, null, "x"]}}`},
 		{ID: "call_2", Name: "now", Arguments: `{}`},
 	}}), hello(), definitions())
@@ -231,7 +235,8 @@ func toolCalls(t *testing.T, k kit) {
 	}
 }
 
-func oddArguments(t *testing.T, k kit) {
+func oddArguments(k kit) {
+	t := k.t
 	cases := map[string]map[string]any{
 		``:                               {},
 		`null`:                           {},
@@ -242,7 +247,7 @@ func oddArguments(t *testing.T, k kit) {
 		`""`:                             {},
 	}
 	for text, want := range cases {
-		got := k.chat(t, always(Calls(Call{Name: "read_file", Arguments: text})), hello(), definitions())
+		got := k.chat(always(Calls(Call{Name: "read_file", Arguments: text})), hello(), definitions())
 		if len(got.ToolCalls) != 1 || got.ToolCalls[0].Arguments == nil || !reflect.DeepEqual(got.ToolCalls[0].Arguments, want) {
 			t.Errorf("arguments %q were read as %+v, want %v", text, got.ToolCalls, want)
 			continue
@@ -253,9 +258,10 @@ func oddArguments(t *testing.T, k kit) {
 	}
 }
 
-func brokenArguments(t *testing.T, k kit) {
+func brokenArguments(k kit) {
+	t := k.t
 	for _, text := range []string{`{"path": "a`, `{'path': 'a'}`, `path=a`, `[1,2]`, `17`, `{"a":1}}`} {
-		got := k.chat(t, always(Calls(Call{ID: "c", Name: "read_file", Arguments: text})), hello(), definitions())
+		got := k.chat(always(Calls(Call{ID: "c", Name: "read_file", Arguments: text})), hello(), definitions())
 		if len(got.ToolCalls) != 1 || got.ToolCalls[0].Name != "read_file" || got.ToolCalls[0].ID != "c" {
 			t.Errorf("a call with arguments %q became %+v, want it kept", text, got.ToolCalls)
 			continue
@@ -267,8 +273,9 @@ func brokenArguments(t *testing.T, k kit) {
 	}
 }
 
-func callsWithoutIDs(t *testing.T, k kit) {
-	got := k.chat(t, func(Request) Response {
+func callsWithoutIDs(k kit) {
+	t := k.t
+	got := k.chat(func(Request) Response {
 		return Response{ToolCalls: []Call{{ID: "same", Name: "now"}, {ID: "same", Name: "now"}, {ID: "other", Name: "now"}}}
 	}, hello(), definitions())
 	ids := make(map[string]bool)
@@ -284,7 +291,8 @@ func callsWithoutIDs(t *testing.T, k kit) {
 }
 
 // historyRepaired: what a strict API would refuse for ever must not reach it.
-func historyRepaired(t *testing.T, k kit) {
+func historyRepaired(k kit) {
+	t := k.t
 	messages := []providers.Message{
 		{Role: providers.RoleUser, Content: "go"},
 		{Role: providers.RoleAssistant, ToolCalls: []providers.ToolCall{
@@ -299,7 +307,7 @@ func historyRepaired(t *testing.T, k kit) {
 		{Role: providers.RoleTool, ToolCallID: "c4", Content: "no such tool"},
 	}
 	var seen Request
-	k.chat(t, func(r Request) Response { seen = r; return Text("ok") }, messages, definitions())
+	k.chat(func(r Request) Response { seen = r; return Text("ok") }, messages, definitions())
 	for _, m := range seen.Messages {
 		for _, c := range m.ToolCalls {
 			if c.ID == "c3" && c.Arguments["path"] != "b" {
@@ -309,24 +317,26 @@ func historyRepaired(t *testing.T, k kit) {
 	}
 }
 
-func finishReasons(t *testing.T, k kit) {
+func finishReasons(k kit) {
+	t := k.t
 	for _, reason := range []string{providers.FinishStop, providers.FinishLength, providers.FinishContentFilter} {
-		got := k.chat(t, always(Response{Content: "x", FinishReason: reason}), hello(), nil)
+		got := k.chat(always(Response{Content: "x", FinishReason: reason}), hello(), nil)
 		if got.FinishReason != reason {
 			t.Errorf("finish reason %q arrived as %q", reason, got.FinishReason)
 		}
 	}
 	// Some servers say stop although there are calls; the calls count.
-	got := k.chat(t, always(Response{FinishReason: providers.FinishStop, ToolCalls: []Call{{Name: "now", Arguments: "{}"}}}), hello(), definitions())
+	got := k.chat(always(Response{FinishReason: providers.FinishStop, ToolCalls: []Call{{Name: "now", Arguments: "{}"}}}), hello(), definitions())
 	if len(got.ToolCalls) != 1 {
 		t.Errorf("calls with finish reason stop were lost: %+v", got)
 	}
 }
 
-func retries(t *testing.T, k kit) {
+func retries(k kit) {
+	t := k.t
 	for _, kind := range []providers.ErrorKind{providers.KindRateLimit, providers.KindOverloaded, providers.KindTimeout, providers.KindUnreachable} {
 		n := 0
-		got := k.chat(t, func(Request) Response {
+		got := k.chat(func(Request) Response {
 			if n++; n < 3 {
 				return Fail(kind)
 			}
@@ -345,9 +355,10 @@ func retries(t *testing.T, k kit) {
 	}
 }
 
-func retryAfter(t *testing.T, k kit) {
+func retryAfter(k kit) {
+	t := k.t
 	start := time.Now()
-	k.chat(t, Sequence(Response{Failure: providers.KindRateLimit, RetryAfter: 7 * time.Second}, Text("ok")), hello(), nil)
+	k.chat(Sequence(Response{Failure: providers.KindRateLimit, RetryAfter: 7 * time.Second}, Text("ok")), hello(), nil)
 	if waited := time.Since(start); waited < 7*time.Second || waited > 10*time.Second {
 		t.Errorf("asked to come back after 7s, it came after %s", waited)
 	}
@@ -363,7 +374,8 @@ func retryAfter(t *testing.T, k kit) {
 	}
 }
 
-func typedErrors(t *testing.T, k kit) {
+func typedErrors(k kit) {
+	t := k.t
 	for _, kind := range []providers.ErrorKind{
 		providers.KindRateLimit, providers.KindOverloaded, providers.KindAuth, providers.KindBilling,
 		providers.KindContextOverflow, providers.KindInvalidRequest, providers.KindTimeout, providers.KindUnreachable,
@@ -401,7 +413,8 @@ func noSecret(t *testing.T, err error) {
 	}
 }
 
-func contextEndsCall(t *testing.T, k kit) {
+func contextEndsCall(k kit) {
+	t := k.t
 	p := k.open(t, always(Response{Hang: true}))
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -428,7 +441,8 @@ func contextEndsCall(t *testing.T, k kit) {
 	}
 }
 
-func contextEndsPause(t *testing.T, k kit) {
+func contextEndsPause(k kit) {
+	t := k.t
 	p := k.open(t, always(Response{Failure: providers.KindRateLimit, RetryAfter: 30 * time.Second}))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(2*time.Second, cancel)
@@ -439,8 +453,9 @@ func contextEndsPause(t *testing.T, k kit) {
 	}
 }
 
-func brokenAnswer(t *testing.T, k kit) {
-	got := k.chat(t, Sequence(Response{Content: "a text that breaks off somewhere", Cut: true}, Text("whole")), hello(), nil)
+func brokenAnswer(k kit) {
+	t := k.t
+	got := k.chat(Sequence(Response{Content: "a text that breaks off somewhere", Cut: true}, Text("whole")), hello(), nil)
 	if got.Content != "whole" {
 		t.Errorf("a broken answer was taken: %q", got.Content)
 	}

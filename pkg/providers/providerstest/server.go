@@ -10,6 +10,7 @@ package providerstest
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -170,9 +171,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req Request, res
 	if resp.Delay > 0 && !s.wait(r, resp.Delay) {
 		panic(http.ErrAbortHandler)
 	}
-	for k, vs := range resp.Header {
-		w.Header()[k] = vs
-	}
+	maps.Copy(w.Header(), resp.Header)
 	if resp.RetryAfter > 0 {
 		setRetryAfter(w.Header(), resp.RetryAfter)
 	}

@@ -25,7 +25,11 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
-	Error  struct{ Message, Type, Code, Param string }
+	Error  struct {
+		Message string `json:"message"`
+		Type    string `json:"type"`
+		Code    string `json:"code"`
+	} `json:"error"`
 }
 
 func post(t *testing.T, s *providerstest.Server, key, body string) answer {
@@ -77,9 +81,9 @@ func TestServerRefusesWhatTheAPIRefuses(t *testing.T) {
 		"parts":                   {`"model":"m",` + msgs(`{"role":"user","content":[{"type":"text","text":"a"}]}`), ""},
 		"unknown field":           {`"model":"m","colour":1,` + msgs(user), "Unrecognized request argument"},
 		"call and result":         {`"model":"m",` + msgs(user, call(`"{}"`), `{"role":"tool","tool_call_id":"c1","content":"x"}`), ""},
-		"tool without call":       {`"model":"m",` + msgs(user, `{"role":"tool","tool_call_id":"c1","content":"x"}`), "preceeding message"},
+		"tool without call":       {`"model":"m",` + msgs(user, `{"role":"tool","tool_call_id":"c1","content":"x"}`), "must be a response to"},
 		"tool without id":         {`"model":"m",` + msgs(user, `{"role":"tool","content":"x"}`), "tool_call_id"},
-		"answered twice":          {`"model":"m",` + msgs(user, call(`"{}"`), `{"role":"tool","tool_call_id":"c1","content":"x"}`, `{"role":"tool","tool_call_id":"c1","content":"x"}`), "preceeding message"},
+		"answered twice":          {`"model":"m",` + msgs(user, call(`"{}"`), `{"role":"tool","tool_call_id":"c1","content":"x"}`, `{"role":"tool","tool_call_id":"c1","content":"x"}`), "must be a response to"},
 		"unanswered at the end":   {`"model":"m",` + msgs(user, call(`"{}"`)), "did not have response messages: c1"},
 		"unanswered in between":   {`"model":"m",` + msgs(user, call(`"{}"`), user), "did not have response messages: c1"},
 		"broken call arguments":   {`"model":"m",` + msgs(user, call(`"{"`), `{"role":"tool","tool_call_id":"c1","content":"x"}`), "not a JSON object"},

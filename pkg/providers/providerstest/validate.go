@@ -150,7 +150,9 @@ func contentText(raw json.RawMessage) (text string, ok bool) {
 	if json.Unmarshal(raw, &text) == nil {
 		return text, true
 	}
-	var parts []struct{ Type, Text string }
+	var parts []struct {
+		Text string `json:"text"`
+	}
 	if json.Unmarshal(raw, &parts) != nil || len(parts) == 0 {
 		return "", false
 	}
@@ -196,6 +198,8 @@ func parseCalls(i int, wire []wireCall) ([]providers.ToolCall, *apiError) {
 	return calls, nil
 }
 
+const orphan = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'." //nolint:misspell // the API's own spelling
+
 // checkPairs refuses a tool message without its call, and a call without its
 // tool message directly behind it.
 func checkPairs(messages []providers.Message) *apiError {
@@ -204,7 +208,7 @@ func checkPairs(messages []providers.Message) *apiError {
 		if m.Role == providers.RoleTool {
 			at := indexOf(open, m.ToolCallID)
 			if at < 0 {
-				return badRequest("Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.", fmt.Sprintf("messages.[%d].role", i), "")
+				return badRequest(orphan, fmt.Sprintf("messages.[%d].role", i), "")
 			}
 			open = append(open[:at], open[at+1:]...)
 			continue
