@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/channels"
+	"github.com/dragoman-chat/dragoman/channels/webchat"
+	"github.com/dragoman-chat/dragoman/pkg/agent"
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/config"
+	"github.com/dragoman-chat/dragoman/pkg/gateway"
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/state"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+	"github.com/dragoman-chat/dragoman/pkg/tools"
+)
+
+// app is the whole daemon. This file is the only place where its parts are put
+// together.
+type app struct {
+	cfg     *config.Config
+	log     *slog.Logger
+	opts    appOptions
+	store   store.Store
+	tools   *tools.ToolRegistry
+	agent   *agent.Agent
+	gateway *gateway.Gateway
+	list    []channels.Channel
+	probes  []prober // of the model in use and of those that stand in for it
+}
+
+// Background work: how much of it may run for one chat, and in all.
+const (
+	tasksPerChat = 4
+	tasksInAll   = 64
+)
+
+// newApp wires an app. It opens nothing; an error is one of configuration.
+func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (*app, error) {
+	if err := cfg.Check(config.Names{
+		Channels:  slices.Sorted(maps.Keys(channelTypes)),
+		Providers: slices.Sorted(maps.Keys(providerTypes)),
+		Stores:    slices.Sorted(maps.Keys(storeTypes)),
+	}); err != nil {
+		return nil, err
+	}
+	a := &app{cfg: cfg, log: log, opts: opts, tools: tools.NewToolRegistryWith(tools.Options{Logger: log, InstallAtRegister: true})}
+	var err error
+	if a.store, err = storeTypes[cfg.Store.Driver](cfg.Store); err != nil {
+		return nil, err
+	}
+	model, err := a.model()
+	if err != nil {
+		return nil, err
+	}
+	a.agent = agent.New(agent.Config{
+		Provider: model, Model: cfg.Agent.Model, Tools: a.tools, History: a.store, Zone: a.zone, Log: log,
+		SystemPrompt: cfg.Agent.SystemPrompt, MaxIterations: cfg.Agent.MaxIterations, HistoryMessages: cfg.Agent.HistoryMessages,
+	})
+	if a.list, err = a.channels(); err != nil {
+		return nil, err
+	}
+	a.gateway = gateway.New(gateway.Config{
+		Channels: a.list, Store: a.store, Agent: a.agent, Tools: a.tools, Log: log,
+		Owners: cfg.Owners, Announce: a.announce(), Grace: cfg.ShutdownGrace,
+		MaxParallelTurns: cfg.Agent.MaxParallelTurns, TurnTimeout: cfg.Agent.TurnTimeout, TurnsPerMinute: cfg.Agent.TurnsPerMinute,
+	})
+	a.tools.LimitAsync(tasksPerChat, tasksInAll)
+	for _, make := range toolTypes {
+		if err := a.tools.RegisterTool(make(a)); err != nil {
+			return nil, fmt.Errorf("register a tool: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// model builds the chain of models that answers: the agent's and its fallbacks.
+func (a *app) model() (providers.LLMProvider, error) {
+	names := append([]string{a.cfg.Agent.Model}, a.cfg.Models[a.cfg.Agent.Model].Fallback...)
+	chain := make([]providers.Model, 0, len(names))
+	for _, name := range names {
+		m := a.cfg.Models[name]
+		p, err := providerTypes[m.Provider](m, a.log)
+		if err != nil {
+			return nil, a.cfg.Errorf("models."+name, "%v", err)
+		}
+		if c, ok := p.(providers.Checker); ok {
+			a.probes = append(a.probes, prober{name, c})
+		} else {
+			a.probes = append(a.probes, prober{name, nil})
+		}
+		chain = append(chain, providers.Model{Name: name, Provider: providers.Limit(p, m.MaxConcurrent), Model: m.Model, Options: m.Options})
+	}
+	return providers.Chain(a.log, chain...), nil
+}
+
+// channels builds the configured channels, in the order of their names. All
+// mistakes in their sections are reported together.
+func (a *app) channels() ([]channels.Channel, error) {
+	var list []channels.Channel
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(a.cfg.Channels)) {
+		s := a.cfg.Channels[name]
+		c, err := channelTypes[s.Type()](a, s, state.New(a.store, "channel/"+name))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		list = append(list, c)
+	}
+	return list, errors.Join(errs...)
+}
+
+// announce tells the operator the code that makes somebody the owner. Nobody
+// has to claim a bot that only the person at the terminal can reach.
+func (a *app) announce() func(string) {
+	if !slices.ContainsFunc(a.list, func(c channels.Channel) bool { _, own := c.(channels.OwnerChannel); return !own }) {
+		return nil
+	}
+	return func(code string) {
+		a.log.Info("nobody owns this bot yet; to become its owner, send it in a private chat: /start " + code) //nolint:sloglint // the line is meant to be copied
+	}
+}
+
+// Run implements runner.
+func (a *app) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var beside sync.WaitGroup
+	if a.cfg.Health.Listen != "" {
+		stop, err := a.serveHealth(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	beside.Go(func() {
+		if err := a.probeModels(ctx); err != nil {
+			cancel(err)
+		}
+	})
+	err := a.gateway.Run(ctx)
+	cause := context.Cause(ctx) // before it is our own
+	cancel(nil)
+	beside.Wait()
+	if cause != nil && !errors.Is(cause, context.Canceled) && providers.KindOf(cause) != "" {
+		err = errors.Join(err, cause)
+	}
+	return err
+}
+
+// zone is the time zone of a conversation: its own, or the configured one.
+func (a *app) zone(ctx context.Context, at bus.Address) *time.Location {
+	return a.gateway.Zone(ctx, at, a.cfg.Location())
+}
+
+// workspace is the folder in which the file tools of a call work.
+func (a *app) workspace(call tools.Call) (string, error) {
+	root := filepath.Join(a.cfg.DataDir, "workspaces")
+	if a.cfg.Tools.Workspace == config.WorkspaceShared {
+		return filepath.Join(root, "shared"), nil
+	}
+	if call.Channel == "" || call.ChatID == "" {
+		return "", errors.New("the call belongs to no conversation")
+	}
+	return filepath.Join(root, "chats", folder(call.Channel), folder(call.ChatID)), nil
+}
+
+// folder makes one path element of a name, distinct for distinct names.
+func folder(name string) string {
+	name = url.QueryEscape(name)
+	if len(name) > 100 {
+		return name[:60] + "-" + bus.Key(name)
+	}
+	if name == "." || name == ".." {
+		return "dot-" + bus.Key(name)
+	}
+	return name
+}
+
+// mayReach says whether a call may write to a conversation other than its own:
+// only for an owner.
+func (a *app) mayReach(_ context.Context, call tools.Call, target bus.Address) error {
+	if target == (bus.Address{Channel: call.Channel, ChatID: call.ChatID}) {
+		return nil
+	}
+	if !slices.Contains(a.gateway.Known(), target.Channel) {
+		return fmt.Errorf("there is no channel %q; there are %q", target.Channel, a.gateway.Known())
+	}
+	if !a.gateway.IsOwner(call.Principal) {
+		return errors.New("only an owner of the bot may have it write into another conversation")
+	}
+	return nil
+}
+
+// webHistory is what the web chat shows of a conversation's past.
+func (a *app) webHistory(ctx context.Context, at bus.Address, limit int) ([]webchat.Line, error) {
+	entries, err := a.store.History(ctx, at.String(), limit)
+	if err != nil {
+		return nil, fmt.Errorf("web chat: %w", err)
+	}
+	lines := make([]webchat.Line, 0, len(entries))
+	for _, e := range entries {
+		if e.Message.Content == "" || len(e.Message.ToolCalls) > 0 {
+			continue
+		}
+		lines = append(lines, webchat.Line{Role: e.Message.Role, Text: e.Message.Content, Time: e.Time})
+	}
+	return lines, nil
+}
