@@ -21,6 +21,7 @@ type failures struct {
 	mu     sync.Mutex
 	byAddr map[string]*rate.Limiter
 	rest   *rate.Limiter
+	swept  time.Time // when byAddr was last rid of those with nothing left to count
 }
 
 func newFailures() *failures {
@@ -48,7 +49,8 @@ func (f *failures) limiter(remote string, now time.Time) *rate.Limiter {
 	if l != nil {
 		return l
 	}
-	if len(f.byAddr) >= maxTracked {
+	if len(f.byAddr) >= maxTracked && now.Sub(f.swept) >= failurePeriod {
+		f.swept = now
 		for k, l := range f.byAddr {
 			if l.TokensAt(now) >= maxFailures {
 				delete(f.byAddr, k)
