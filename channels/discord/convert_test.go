@@ -2,7 +2,6 @@ package discord
 
 import (
 	"encoding/json"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 )
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 var us = origin{channel: "discord", self: "42"}
 

@@ -25,9 +25,11 @@ const (
 	// maxBatch is how many messages go into one PublishInbound.
 	maxBatch = 256
 	// maxPlaces bounds what is remembered of channels.
-	maxPlaces = 20000
+	maxPlaces = 100000
 	// drainGrace is how long the last messages may take when ctx has ended.
 	drainGrace = 2 * time.Second
+	// lookUpTimeout bounds one look at a channel, which holds up what follows.
+	lookUpTimeout = 5 * time.Second
 )
 
 // event is what the socket hands on: a message, or news of channels.
@@ -199,7 +201,7 @@ func (d *delivery) publish(ctx, work context.Context, b *batch) {
 	waits := backoff.NewExponentialBackOff()
 	waits.InitialInterval, waits.MaxInterval = 100*time.Millisecond, 10*time.Second
 	for {
-		err := d.in.PublishInbound(work, full)
+		err := d.offer(work, full)
 		if err == nil {
 			return
 		}
@@ -208,6 +210,16 @@ func (d *delivery) publish(ctx, work context.Context, b *batch) {
 			return
 		}
 	}
+}
+
+// offer is PublishInbound; a panic in it is one more failure.
+func (d *delivery) offer(ctx context.Context, b bus.Batch) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return d.in.PublishInbound(ctx, b)
 }
 
 // learn remembers a channel. A full memory forgets any other one: it costs one
@@ -250,6 +262,8 @@ func (d *delivery) parentOf(ctx context.Context, m *discordgo.Message) string {
 }
 
 func (d *delivery) lookUp(ctx context.Context, id string) (place, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
+	defer cancel()
 	answer, err := d.c.call(ctx, http.MethodGet, discordgo.EndpointChannel(id), nil)
 	if err != nil {
 		return place{}, fmt.Errorf("discord: get channel: %w", err)

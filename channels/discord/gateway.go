@@ -86,9 +86,10 @@ type link struct {
 	pause   time.Duration // Discord asked to wait so long before the next try
 }
 
-// drop makes the next connection identify anew.
+// drop makes the next connection identify anew, after a look at how often that
+// may still be done.
 func (l *link) drop() {
-	l.sessionID, l.resumeURL, l.resumes = "", "", 0
+	l.sessionID, l.resumeURL, l.url, l.resumes = "", "", "", 0
 	l.seq.Store(0)
 }
 
@@ -164,7 +165,7 @@ func (c *Channel) connect(ctx context.Context, l *link, events chan<- event) err
 	}()
 	interval, err := k.hello()
 	if err != nil {
-		return fmt.Errorf("hello: %w", err)
+		return c.closeError(l, fmt.Errorf("hello: %w", err))
 	}
 	resuming := l.sessionID != ""
 	if err := c.introduce(k, l); err != nil {
@@ -222,7 +223,7 @@ func (c *Channel) findGateway(ctx context.Context, l *link) error {
 	switch {
 	case errors.As(err, &refused) && refused.status == http.StatusUnauthorized:
 		return c.tokenRefused()
-	case errors.As(err, &refused) && refused.status == http.StatusNotFound:
+	case errors.As(err, &refused) && refused.status == http.StatusNotFound && l.self == "":
 		return fmt.Errorf("%w: there is no Discord at api_base: write https://discord.com", channels.ErrSetup)
 	case errors.As(err, &limit):
 		l.pause = limit.RetryAfter

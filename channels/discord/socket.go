@@ -23,6 +23,9 @@ type socket struct {
 	silent atomic.Bool // the connection was given up because one was not
 }
 
+// maxInterval is the longest heartbeat interval that is believed: a day.
+const maxInterval = 24 * 60 * 60 * 1000
+
 // next reads one packet into p.
 func (k *socket) next(p *discordgo.Event) error {
 	_, r, err := k.ws.NextReader()
@@ -52,8 +55,11 @@ func (k *socket) hello() (time.Duration, error) {
 	var in struct {
 		Interval int64 `json:"heartbeat_interval"` // milliseconds
 	}
-	if p.Operation != opHello || json.Unmarshal(p.RawData, &in) != nil || in.Interval <= 0 {
+	if p.Operation != opHello || json.Unmarshal(p.RawData, &in) != nil {
 		return 0, fmt.Errorf("opcode %d came instead", p.Operation)
+	}
+	if in.Interval <= 0 || in.Interval > maxInterval {
+		return 0, fmt.Errorf("a heartbeat every %d ms is asked for", in.Interval)
 	}
 	return time.Duration(in.Interval) * time.Millisecond, nil
 }
