@@ -55,7 +55,8 @@ func (l *loadtest) startDaemon(ctx context.Context, r *rig, withDiscord, withWeb
 	}
 	var more strings.Builder
 	if withDiscord {
-		fmt.Fprintf(&more, "  discord: {token: %q, api_base: %q, allow_users: [\"*\"]}\n", discordtest.Token, r.discordURL)
+		fmt.Fprintf(&more, "  discord: {token: %q, api_base: %q, allow_users: [\"*\"], rate: {global_per_sec: 0, per_chat_per_sec: 0}}\n",
+			discordtest.Token, r.discordURL)
 	}
 	if withWeb {
 		more.WriteString("  webchat: {listen: \"127.0.0.1:0\"}\n")
