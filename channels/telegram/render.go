@@ -58,7 +58,7 @@ func (r *renderer) render(markdown string) (string, []entity) {
 	if !hasMarkup(markdown) {
 		return markdown, nil
 	}
-	source := []byte(markdown)
+	source := []byte(markdown + "\n") // without it the parser loses a fence's last info string
 	w := &writer{source: source}
 	w.blocks(r.parser.Parse(text.NewReader(source)))
 	if rendered := strings.TrimRight(w.out.String(), " \n"); !isInvisible(rendered) {
@@ -81,10 +81,13 @@ func clean(s string) string {
 
 // isInvisible reports whether Telegram would call the text empty.
 func isInvisible(s string) bool {
-	return strings.Trim(s, " \t\n\v\f\r\u0085\u00a0\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e"+
-		"\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200b\u200c\u200d\u200e\u200f\u2028\u2029"+
-		"\u202a\u202b\u202c\u202d\u202e\u202f\u205f\u2060\u2061\u2062\u2063\u2064\u206a\u206b\u206c\u206d\u206e\u206f\u2800\u3000\u3164\ufeff\uffa0") == ""
+	return strings.IndexFunc(s, func(r rune) bool { return r > ' ' && !strings.ContainsRune(blanks, r) }) < 0
 }
+
+// blanks are the characters above the space that show nothing.
+const blanks = "\u007f\u0085\u00a0\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e" +
+	"\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200b\u200c\u200d\u200e\u200f\u2028\u2029" +
+	"\u202a\u202b\u202c\u202d\u202e\u202f\u205f\u2060\u2061\u2062\u2063\u2064\u206a\u206b\u206c\u206d\u206e\u206f\u2800\u3000\u3164\ufeff\uffa0"
 
 // hasMarkup reports whether s could hold any Markdown; false is certain.
 func hasMarkup(s string) bool {
@@ -203,12 +206,27 @@ func (w *writer) block(n ast.Node) {
 	case *ast.ThematicBreak:
 		w.string("———")
 	default: // paragraphs
+		if isTable(n, w.source) {
+			w.code(n, nil) // its columns line up in a fixed font
+			return
+		}
 		w.inlines(n)
 	}
 }
 
+// isTable reports whether a paragraph's second line is the rule under a table's
+// head.
+func isTable(n ast.Node, source []byte) bool {
+	if n.Type() != ast.TypeBlock || n.Lines().Len() < 2 {
+		return false
+	}
+	segment := n.Lines().At(1)
+	rule := strings.TrimSpace(string(segment.Value(source)))
+	return strings.Contains(rule, "|") && strings.Contains(rule, "-") && strings.Trim(rule, "|-: ") == ""
+}
+
 func (w *writer) code(n ast.Node, info *ast.Text) {
-	start := w.units
+	start, begin := w.units, w.out.Len()
 	lines := n.Lines()
 	for i := range lines.Len() {
 		segment := lines.At(i)
@@ -222,7 +240,7 @@ func (w *writer) code(n ast.Node, info *ast.Text) {
 	if info != nil {
 		e.Language = strings.TrimSpace(string(info.Segment.Value(w.source)))
 	}
-	if w.units == start && e.Language != "" {
+	if e.Language != "" && isInvisible(w.out.String()[begin:]) {
 		w.string(e.Language) // a block without code: at least nothing is lost
 		return
 	}
@@ -272,7 +290,7 @@ func (w *writer) inlines(parent ast.Node) {
 }
 
 func (w *writer) inline(n ast.Node) {
-	start, begin := w.units, w.out.Len()
+	start := w.units
 	switch n := n.(type) {
 	case *ast.Text:
 		w.bytes(util.UnescapePunctuations(n.Segment.Value(w.source)))
@@ -298,10 +316,10 @@ func (w *writer) inline(n ast.Node) {
 		w.mark(entity{Type: "strikethrough"}, start)
 	case *ast.Link:
 		w.inlines(n)
-		w.link(start, begin, n.Destination, n.Title)
+		w.link(start, n.Destination, n.Title)
 	case *ast.Image:
 		w.inlines(n)
-		w.link(start, begin, n.Destination, n.Title)
+		w.link(start, n.Destination, n.Title)
 	case *ast.AutoLink:
 		w.bytes(n.Label(w.source))
 	default:
@@ -309,14 +327,11 @@ func (w *writer) inline(n ast.Node) {
 	}
 }
 
-// link makes what was written since start, or byte begin, a link; where
-// Telegram would drop it, the address is written out.
-func (w *writer) link(start, begin int, destination, title []byte) {
+// link makes what was written since start a link; where Telegram would drop it,
+// the address is written out.
+func (w *writer) link(start int, destination, title []byte) {
 	to := string(util.UnescapePunctuations(destination))
-	switch {
-	case w.out.String()[begin:] == to && len(title) == 0:
-		return // Telegram finds it by itself
-	case len(title) == 0 && w.units > start && len(w.entities) < maxEntities && isLinkable(to):
+	if len(title) == 0 && w.units > start && len(w.entities) < maxEntities && isLinkable(to) {
 		w.mark(entity{Type: "text_link", URL: to}, start)
 		return
 	}
