@@ -220,7 +220,7 @@ func (c *Channel) awaitReply(ctx context.Context, settled bool) bool {
 func (c *Channel) next(ctx context.Context, src *source) (string, error) {
 	var text strings.Builder
 	for {
-		line, err := src.line(ctx, 0)
+		line, err := src.line(ctx)
 		if err != nil {
 			if text.Len() > 0 && errors.Is(err, io.EOF) {
 				return text.String(), nil
@@ -237,9 +237,9 @@ func (c *Channel) next(ctx context.Context, src *source) (string, error) {
 		c.screen.continued()
 	}
 	for c.screen.interactive() {
-		line, err := src.line(ctx, pasteGap)
-		if err != nil {
-			break // nothing followed at once; an end of the input shows next time
+		line, ok := src.lineWithin(ctx, pasteGap)
+		if !ok {
+			break
 		}
 		text.WriteByte('\n')
 		text.WriteString(line)

@@ -326,7 +326,9 @@ func TestNotStored(t *testing.T) {
 		in := &inbox{fail: 5}
 		in.answer = func(bus.InboundMessage) { _, _ = c.Send(context.Background(), out("kept")) }
 		_, ended := start(t, c, in)
-		<-ended
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
 		if got := in.texts(); len(got) != 1 || got[0] != "keep this" {
 			t.Errorf("got %q", got)
 		}
@@ -343,8 +345,8 @@ func TestStopWhileReading(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pipeEnd.Close()
-	defer keys.Close()
+	defer func() { _ = pipeEnd.Close() }()
+	defer func() { _ = keys.Close() }()
 	memory, _ := io.Pipe()
 	for name, in := range map[string]io.Reader{"a pipe": pipeEnd, "a closer": memory, "a reader that blocks": stuck{t.Context()}} {
 		c := New("console", in, io.Discard, quiet)
@@ -373,7 +375,9 @@ func TestIDs(t *testing.T) {
 			in := &inbox{}
 			in.answer = func(bus.InboundMessage) { _, _ = c.Send(context.Background(), out("yes")) }
 			_, ended := start(t, c, in)
-			<-ended
+			if err := <-ended; err != nil {
+				t.Errorf("Run = %v", err)
+			}
 			for _, m := range in.got {
 				if seen[m.ID] || m.ID != "m:local:"+m.MessageID {
 					t.Errorf("the id %q", m.ID)

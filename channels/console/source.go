@@ -3,7 +3,6 @@ package console
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"os"
 	"time"
@@ -11,9 +10,6 @@ import (
 
 // maxLine is the longest line that is read. A longer one ends the input.
 const maxLine = 1 << 20
-
-// errNothing: no line came in the time given.
-var errNothing = errors.New("no line in time")
 
 // source reads lines in a goroutine of its own, because a read cannot be given
 // up and the channel has to go on.
@@ -48,25 +44,32 @@ func (s *source) read() {
 	}
 }
 
-// line returns the next line; with a wait above 0 only if it comes in time,
-// and otherwise errNothing.
-func (s *source) line(ctx context.Context, wait time.Duration) (string, error) {
-	var late <-chan time.Time
-	if wait > 0 {
-		t := time.NewTimer(wait)
-		defer t.Stop()
-		late = t.C
-	}
+// line returns the next line. The error is io.EOF at the end of the input, what
+// reading failed with, or ctx's own.
+func (s *source) line(ctx context.Context) (string, error) {
 	select {
 	case l := <-s.lines:
 		return l, nil
 	case <-s.gone:
 		return "", s.err
-	case <-late:
-		return "", errNothing
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
+}
+
+// lineWithin returns the next line if it comes in time. The end of the input
+// shows at the next call of line.
+func (s *source) lineWithin(ctx context.Context, wait time.Duration) (string, bool) {
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	select {
+	case l := <-s.lines:
+		return l, true
+	case <-s.gone:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return "", false
 }
 
 // stop ends the goroutine, if its read can be interrupted, and waits for it.

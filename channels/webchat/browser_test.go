@@ -215,7 +215,7 @@ func (b *browser) watch(ctx context.Context, after string) (<-chan sseEvent, err
 	if after != "" {
 		header["Last-Event-ID"] = after
 	}
-	resp, err := b.do(ctx, http.MethodGet, "/api/events", nil, header)
+	resp, err := b.do(ctx, http.MethodGet, "/api/events", nil, header) //nolint:bodyclose // the reader closes it
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +242,7 @@ func (b *browser) mustWatch(after string) (events <-chan sseEvent, cancel func()
 	}
 	end := func() {
 		stop()
-		for range events { //nolint:revive // until the reader is gone
+		for range events { // until the reader is gone
 		}
 	}
 	b.t.Cleanup(end)

@@ -274,7 +274,9 @@ func TestMessageRefused(t *testing.T) {
 			"far too long":      {post{"message-1", strings.Repeat("x", maxBody)}, http.StatusRequestEntityTooLarge},
 		} {
 			code, text := b.status(http.MethodPost, "/api/messages", tc.body, nil)
-			var answer struct{ Error string }
+			var answer struct {
+				Error string `json:"error"`
+			}
 			if err := json.Unmarshal([]byte(text), &answer); code != tc.want || err != nil || !strings.HasSuffix(answer.Error, ".") {
 				t.Errorf("%s: %d %s, want %d and a sentence", name, code, text, tc.want)
 			}
@@ -351,7 +353,7 @@ func TestNotStored(t *testing.T) {
 // same.
 func TestAnswerComesAfterQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := &eager{t: t}
+		in := &eager{}
 		c, w := serve(t, Config{}, in)
 		in.c = c
 		b := newBrowser(t, origin, w.dial)
@@ -368,14 +370,11 @@ func TestAnswerComesAfterQuestion(t *testing.T) {
 }
 
 // eager answers before it has stored.
-type eager struct {
-	t *testing.T
-	c *Channel
-}
+type eager struct{ c *Channel }
 
-func (e *eager) PublishInbound(_ context.Context, b bus.Batch) error {
-	e.c.mustSend(e.t, b.Messages[0].ChatID, "the answer")
-	return nil
+func (e *eager) PublishInbound(ctx context.Context, b bus.Batch) error {
+	_, err := e.c.Send(ctx, bus.OutboundMessage{Address: b.Messages[0].Address, Key: "k", Text: "the answer"})
+	return err
 }
 
 // "/new" clears the page, here and in other tabs.
@@ -397,9 +396,11 @@ func TestNew(t *testing.T) {
 		}
 		next(t, events)
 		asked := next(t, events)
-		var clear struct{ Before int64 }
+		var cleared struct {
+			Before int64 `json:"before"`
+		}
 		e := next(t, events)
-		if err := json.Unmarshal([]byte(e.Data), &clear); err != nil || e.Name != "clear" || formatSeq(clear.Before) != asked.ID {
+		if err := json.Unmarshal([]byte(e.Data), &cleared); err != nil || e.Name != "clear" || formatSeq(cleared.Before) != asked.ID {
 			t.Errorf("got %+v, want all before %s cleared", e, asked.ID)
 		}
 		if m := in.messages()[1]; m.Command != "new" || m.Args != "please" || m.Text != "/New  please" {

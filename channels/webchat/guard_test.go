@@ -97,7 +97,7 @@ func TestOrigin(t *testing.T) {
 			cfg.AllowedHosts = []string{tc.allowed}
 		}
 		g := newGuard(cfg, tcp("127.0.0.1", 8080))
-		r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
 		r.Host = tc.host
 		for k, v := range map[string]string{"Origin": tc.origin, "Sec-Fetch-Site": tc.site} {
 			if v != "" {
@@ -275,13 +275,13 @@ func TestLoginCookie(t *testing.T) {
 	clock := func() time.Time { return now }
 	ck := newCookies("web", testToken, clock)
 	rec := httptest.NewRecorder()
-	ck.setLogin(rec, httptest.NewRequest(http.MethodPost, "/", http.NoBody))
+	ck.setLogin(rec, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody))
 	cookie := rec.Result().Cookies()[0]
 	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Secure {
 		t.Errorf("cookie %+v", cookie)
 	}
 	in := func(ck *cookies, value string) bool {
-		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		r.AddCookie(&http.Cookie{Name: ck.login, Value: value})
 		return ck.loggedIn(r)
 	}
@@ -306,7 +306,7 @@ func TestLoginCookie(t *testing.T) {
 	if in(ck, cookie.Value) {
 		t.Error("the login counts for ever")
 	}
-	r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
 	r.Header.Set("X-Forwarded-Proto", "https")
 	rec = httptest.NewRecorder()
 	ck.setKey(rec, r, newKey())
