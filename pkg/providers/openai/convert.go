@@ -88,7 +88,7 @@ func isObject(text string) bool {
 // to tools.
 func response(r *sdk.ChatCompletionResponse, names map[string]string) *providers.LLMResponse {
 	choice := &r.Choices[0]
-	out := &providers.LLMResponse{Content: withoutThinking(choice.Message.Content), FinishReason: string(choice.FinishReason)}
+	out := &providers.LLMResponse{Content: withoutThinking(contentOf(&choice.Message)), FinishReason: string(choice.FinishReason)}
 	if out.Content == "" {
 		out.Content = choice.Message.Refusal
 	}
@@ -99,6 +99,18 @@ func response(r *sdk.ChatCompletionResponse, names map[string]string) *providers
 		out.Usage = &providers.Usage{PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.TotalTokens}
 	}
 	return out
+}
+
+// contentOf is the text of an answer, which a few servers send in parts.
+func contentOf(m *sdk.ChatCompletionMessage) string {
+	if len(m.MultiContent) == 0 {
+		return m.Content
+	}
+	var b strings.Builder
+	for _, part := range m.MultiContent {
+		b.WriteString(part.Text)
+	}
+	return b.String()
 }
 
 func readCalls(calls []sdk.ToolCall, names map[string]string) []providers.ToolCall {

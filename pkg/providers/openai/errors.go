@@ -37,10 +37,10 @@ func (p *Provider) explain(ctx context.Context, err error, seen *observation) *f
 	switch {
 	case !seen.sent && err != nil && ctx.Err() == nil:
 		return p.fail(providers.KindInvalidRequest, 0, err.Error(), nil, false)
+	case isRequest: // looked at first, because it may hold an empty APIError
+		return p.refused(seen, readComplaint(reqErr.Body))
 	case isAPI:
 		return p.refused(seen, complaint{code: codeText(apiErr.Code), typ: apiErr.Type, message: apiErr.Message})
-	case isRequest:
-		return p.refused(seen, readComplaint(reqErr.Body))
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return p.fail(providers.KindTimeout, 0, fmt.Sprintf("no answer within %s", p.cfg.AttemptTimeout), nil, true)
 	case err == nil:

@@ -7,13 +7,12 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 )
 
 const (
-	maxAnswer = 32 << 20 // bytes of one answer; more is an error
+	maxAnswer = 8 << 20 // bytes of one answer; more is an error
 	maxHead   = 2 << 10  // bytes of an answer kept to explain a failure
 	maxDrain  = 64 << 10 // bytes read on Close so that the connection is reused
 )
@@ -23,7 +22,7 @@ const (
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
-		Proxy:                 proxy,
+		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dialer.DialContext,
 		ForceAttemptHTTP2:     true,
 		MaxIdleConns:          256,
@@ -35,16 +34,6 @@ func newTransport() *http.Transport {
 		// on it until its time is up.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
-}
-
-// proxy is http.ProxyFromEnvironment with an error that does not repeat the
-// proxy's password.
-func proxy(r *http.Request) (*url.URL, error) {
-	u, err := http.ProxyFromEnvironment(r)
-	if err != nil {
-		return nil, errors.New("the proxy address in HTTPS_PROXY or HTTP_PROXY cannot be read")
-	}
-	return u, nil
 }
 
 // observation is what the SDK's errors do not tell about an answer.
@@ -118,7 +107,7 @@ func number(s string, unit time.Duration) (time.Duration, bool) {
 	return time.Duration(min(max(f*float64(unit), 0), most)), true
 }
 
-var errTooLarge = errors.New("the answer is larger than 32 MiB")
+var errTooLarge = errors.New("the answer is larger than 8 MiB")
 
 // body is an answer's body: bounded, its beginning kept, and read to its end
 // on Close, without which a connection with a chunked answer is not reused.
