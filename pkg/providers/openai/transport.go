@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxAnswer = 8 << 20 // bytes of one answer; more is an error
+	maxAnswer = 8 << 20  // bytes of one answer; more is an error
 	maxHead   = 2 << 10  // bytes of an answer kept to explain a failure
 	maxDrain  = 64 << 10 // bytes read on Close so that the connection is reused
 )
