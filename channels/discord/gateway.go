@@ -155,16 +155,15 @@ func (c *Channel) connect(ctx context.Context, l *link, events chan<- event) err
 	gone := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(gone)
-		k.end(websocket.CloseNormalClosure) // the bot shows as offline at once
+		k.end(closeCode(ctx))
 	})
 	defer func() {
-		k.end(closeResume)
+		k.end(closeCode(ctx))
 		if !stop() {
 			<-gone
 		}
 	}()
-	interval, err := k.hello()
-	if err != nil {
+	if err := k.hello(); err != nil {
 		return c.closeError(l, fmt.Errorf("hello: %w", err))
 	}
 	resuming := l.sessionID != ""
@@ -173,10 +172,10 @@ func (c *Channel) connect(ctx context.Context, l *link, events chan<- event) err
 	}
 	quit := make(chan struct{})
 	var beats sync.WaitGroup
-	beats.Go(func() { k.beat(interval, &l.seq, quit) })
-	err = c.read(ctx, k, l, interval, events)
+	beats.Go(func() { k.beat(&l.seq, quit) })
+	err = c.read(ctx, k, l, events)
 	close(quit)
-	k.end(closeResume)
+	k.end(closeCode(ctx))
 	beats.Wait()
 	if resuming && l.since.IsZero() {
 		if l.resumes++; l.resumes >= maxResumes {
@@ -187,6 +186,15 @@ func (c *Channel) connect(ctx context.Context, l *link, events chan<- event) err
 		return errors.New("heartbeats are not answered")
 	}
 	return c.closeError(l, err)
+}
+
+// closeCode is how we leave: for good, so that the bot shows as offline at once,
+// or to come back to the session.
+func closeCode(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return websocket.CloseNormalClosure
+	}
+	return closeResume
 }
 
 // dial connects to where the session wants to be resumed, or to the gateway.
@@ -269,7 +277,7 @@ var (
 )
 
 // read takes packets until the connection ends.
-func (c *Channel) read(ctx context.Context, k *socket, l *link, interval time.Duration, events chan<- event) error {
+func (c *Channel) read(ctx context.Context, k *socket, l *link, events chan<- event) error {
 	_ = k.ws.SetReadDeadline(time.Now().Add(readyTimeout))
 	for {
 		var p discordgo.Event
@@ -278,13 +286,13 @@ func (c *Channel) read(ctx context.Context, k *socket, l *link, interval time.Du
 		}
 		switch p.Operation {
 		case opDispatch:
-			if err := c.dispatch(ctx, k, l, interval, &p, events); err != nil {
+			if err := c.dispatch(ctx, k, l, &p, events); err != nil {
 				return err
 			}
 		case opAck:
 			k.acked.Store(true)
 			if !l.since.IsZero() {
-				c.status.Store(&status{deadline: time.Now().Add(2 * interval)})
+				c.status.Store(&status{deadline: time.Now().Add(2 * k.interval)})
 			}
 		case opHeartbeat:
 			k.beatAtOnce()
@@ -303,16 +311,16 @@ func (c *Channel) read(ctx context.Context, k *socket, l *link, interval time.Du
 
 // dispatch handles one event. Its number is kept only after the event has been
 // taken, so that a resumed session gets it again otherwise.
-func (c *Channel) dispatch(ctx context.Context, k *socket, l *link, interval time.Duration, p *discordgo.Event, events chan<- event) error {
+func (c *Channel) dispatch(ctx context.Context, k *socket, l *link, p *discordgo.Event, events chan<- event) error {
 	switch p.Type {
 	case "READY":
 		if err := l.ready(p.RawData); err != nil {
 			return err
 		}
-		c.connected(k, l, interval)
+		c.connected(k, l)
 		c.log.Info("discord connected")
 	case "RESUMED":
-		c.connected(k, l, interval)
+		c.connected(k, l)
 		c.log.Info("discord connection resumed")
 	default:
 		e, err := parseEvent(p.Type, p.RawData, l.self)
@@ -347,10 +355,10 @@ func (l *link) ready(data []byte) error {
 	return nil
 }
 
-func (c *Channel) connected(k *socket, l *link, interval time.Duration) {
+func (c *Channel) connected(k *socket, l *link) {
 	_ = k.ws.SetReadDeadline(time.Time{}) // heartbeats watch from here on
 	l.since, l.resumes = time.Now(), 0
-	c.status.Store(&status{deadline: l.since.Add(2 * interval)})
+	c.status.Store(&status{deadline: l.since.Add(2 * k.interval)})
 }
 
 // closeError explains the end of a connection by its close code.

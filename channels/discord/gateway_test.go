@@ -260,8 +260,8 @@ func TestStopIsPrompt(t *testing.T) {
 			t.Errorf("Run took %s to end", took)
 		}
 		synctest.Wait()
-		if s := r.srv.Stats(); s.Connected != 0 {
-			t.Errorf("%+v: the bot still looks connected", s)
+		if s := r.srv.Stats(); s.Sessions != 0 {
+			t.Errorf("%+v: the bot still looks online", s)
 		}
 	})
 }

@@ -15,9 +15,10 @@ import (
 // socket is one gateway connection. One goroutine reads; hello and introduce
 // write before beat starts, and from then on only beat does.
 type socket struct {
-	ws      *websocket.Conn
-	buf     bytes.Buffer  // the packet being read
-	beatNow chan struct{} // capacity 1: Discord wants a heartbeat at once
+	ws       *websocket.Conn
+	interval time.Duration // between heartbeats
+	buf      bytes.Buffer  // the packet being read
+	beatNow  chan struct{} // capacity 1: Discord wants a heartbeat at once
 
 	acked  atomic.Bool // the last heartbeat was answered
 	silent atomic.Bool // the connection was given up because one was not
@@ -46,22 +47,23 @@ func (k *socket) next(p *discordgo.Event) error {
 }
 
 // hello reads HELLO, which says how often a heartbeat is due.
-func (k *socket) hello() (time.Duration, error) {
+func (k *socket) hello() error {
 	_ = k.ws.SetReadDeadline(time.Now().Add(helloTimeout))
 	var p discordgo.Event
 	if err := k.next(&p); err != nil {
-		return 0, err
+		return err
 	}
 	var in struct {
 		Interval int64 `json:"heartbeat_interval"` // milliseconds
 	}
 	if p.Operation != opHello || json.Unmarshal(p.RawData, &in) != nil {
-		return 0, fmt.Errorf("opcode %d came instead", p.Operation)
+		return fmt.Errorf("opcode %d came instead", p.Operation)
 	}
 	if in.Interval <= 0 || in.Interval > maxInterval {
-		return 0, fmt.Errorf("a heartbeat every %d ms is asked for", in.Interval)
+		return fmt.Errorf("a heartbeat every %d ms is asked for", in.Interval)
 	}
-	return time.Duration(in.Interval) * time.Millisecond, nil
+	k.interval = time.Duration(in.Interval) * time.Millisecond
+	return nil
 }
 
 // send writes one packet.
@@ -75,15 +77,15 @@ func (k *socket) send(op int, data any) error {
 
 // beat sends heartbeats until quit closes. Where one is due and the one before
 // it has not been answered, or cannot be sent, it ends the connection.
-func (k *socket) beat(interval time.Duration, seq *atomic.Int64, quit <-chan struct{}) {
+func (k *socket) beat(seq *atomic.Int64, quit <-chan struct{}) {
 	k.acked.Store(true)
 	// Discord wants the first one at a random time.
-	t := time.NewTimer(rand.N(interval)) //nolint:gosec // no secret hangs on it
+	t := time.NewTimer(rand.N(k.interval)) //nolint:gosec // no secret hangs on it
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			t.Reset(interval)
+			t.Reset(k.interval)
 			if !k.acked.Swap(false) {
 				k.silent.Store(true)
 				k.end(closeResume)

@@ -46,7 +46,7 @@ func TestStrangeGateway(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				defer ws.Close()
+				defer func() { _ = ws.Close() }()
 				for _, s := range tt.says {
 					if ws.WriteMessage(websocket.TextMessage, []byte(s)) != nil {
 						return

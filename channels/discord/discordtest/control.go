@@ -65,14 +65,15 @@ type Stats struct {
 	Resumed      int // RESUMEs that were answered with RESUMED
 	ResumedThere int // of them, at the address that READY named
 	Heartbeats   int
-	Connected    int // sessions with a connection now
+	Sessions     int // that could be resumed now, or are connected
+	Connected    int // of them, those that are connected
 }
 
 // Stats returns the counts so far.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Stats{Identified: s.identify, Resumed: s.resumed, ResumedThere: s.resumedThere, Heartbeats: s.heartbeat}
+	st := Stats{Identified: s.identify, Resumed: s.resumed, ResumedThere: s.resumedThere, Heartbeats: s.heartbeat, Sessions: len(s.sessions)}
 	for _, ses := range s.sessions {
 		if ses.conn != nil && ses.ready {
 			st.Connected++

@@ -251,8 +251,7 @@ func (c *client) talk(ws *websocket.Conn, n int, packets ...string) (seen []stri
 			Data json.RawMessage `json:"d"`
 		}
 		err := ws.ReadJSON(&p)
-		var closed *websocket.CloseError
-		if errors.As(err, &closed) {
+		if closed, ok := errors.AsType[*websocket.CloseError](err); ok {
 			return seen, events, closed.Code
 		}
 		if err != nil {
