@@ -290,7 +290,10 @@ func (w *world) browser() (chat string, say func(text string)) {
 		defer stream.Body.Close()
 		for lines := bufio.NewScanner(stream.Body); lines.Scan(); {
 			data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
-			var m struct{ Role, HTML string }
+			var m struct {
+				Role string `json:"role"`
+				HTML string `json:"html"`
+			}
 			if ok && json.Unmarshal(data, &m) == nil && m.Role == providers.RoleAssistant {
 				w.saw(chat, m.HTML)
 			}

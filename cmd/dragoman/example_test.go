@@ -34,9 +34,9 @@ func TestExampleHoldsEveryOptionOfTheChannels(t *testing.T) {
 		t.Fatal(err)
 	}
 	defaults := map[string]any{
-		"discord":  ptr(discord.DefaultConfig()),
-		"telegram": ptr(telegram.DefaultConfig()),
-		"webchat":  ptr(webchat.DefaultConfig()),
+		"discord":  new(discord.DefaultConfig()),
+		"telegram": new(telegram.DefaultConfig()),
+		"webchat":  new(webchat.DefaultConfig()),
 	}
 	for name := range channelTypes {
 		if name != "console" && defaults[name] == nil {
@@ -63,8 +63,6 @@ func TestExampleHoldsEveryOptionOfTheChannels(t *testing.T) {
 		}
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // cutLine cuts text around the line that is exactly line.
 func cutLine(text []byte, line string) (before, after []byte, found bool) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/channels"
@@ -34,17 +35,18 @@ const (
 func (a *app) probeModels(ctx context.Context) error {
 	err := a.awaitModel(ctx)
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the daemon is being stopped
 	}
 	facts := state.New(a.store, "app")
 	known, factErr := facts.Get(ctx, "models_that_worked")
 	if factErr != nil {
-		return nil // the ledger has its own way of saying so
+		return nil //nolint:nilerr // the ledger has its own way of saying so
 	}
-	here := ""
+	var names []string
 	for _, p := range a.probes {
-		here += p.name + " " + a.cfg.Models[p.name].BaseURL + "\n"
+		names = append(names, p.name+" "+a.cfg.Models[p.name].BaseURL)
 	}
+	here := strings.Join(names, "\n")
 	switch {
 	case err == nil && known != here:
 		if err := facts.Set(ctx, "models_that_worked", here); err != nil {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,9 +56,9 @@ func ZoneName(t time.Time) string {
 // without its call.
 func recent(past []store.Entry) []providers.Message {
 	size, from := 0, len(past)
-	for i := len(past) - 1; i >= 0; i-- {
-		size += len(past[i].Message.Content)
-		for _, c := range past[i].Message.ToolCalls {
+	for i, e := range slices.Backward(past) {
+		size += len(e.Message.Content)
+		for _, c := range e.Message.ToolCalls {
 			if c.Function != nil {
 				size += len(c.Function.Arguments)
 			}
@@ -65,7 +66,7 @@ func recent(past []store.Entry) []providers.Message {
 		if size > maxPastText {
 			break
 		}
-		if past[i].Message.Role == providers.RoleUser {
+		if e.Message.Role == providers.RoleUser {
 			from = i
 		}
 	}

@@ -45,7 +45,7 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 			return errors.New("gateway: admit: a follow-up cannot come from outside")
 		}
 		m.Principal = bus.Principal(m.Channel, m.Sender.ID)
-		m.SessionKey = m.Address.String()
+		m.SessionKey = m.String()
 		m.Hops, m.FollowUp = 0, nil
 		switch g.decide(p, m) {
 		case accept:
@@ -75,7 +75,7 @@ func (g *Gateway) admit(ctx context.Context, tx store.Tx) error {
 		if g.command(row) {
 			continue
 		}
-		g.lanes.enqueue(row)
+		g.lanes.enqueue(row) //nolint:contextcheck // workers live as long as the gateway, not as this call
 	}
 	return nil
 }

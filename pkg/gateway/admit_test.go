@@ -8,7 +8,6 @@ import (
 
 	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
-	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
 // Admission is one table for all channels.
@@ -73,9 +72,8 @@ func TestStrangerIsToldOnceHowToBeLetIn(t *testing.T) {
 		for range 3 {
 			r.say(r.ch.from("7", "7", "hello"))
 		}
-		got := r.ch.texts("7")
 		synctest.Wait()
-		got = r.ch.texts("7")
+		got := r.ch.texts("7")
 		if len(got) != 1 || !strings.Contains(got[0], "`7`") {
 			t.Errorf("the stranger was sent %q", got)
 		}
@@ -174,7 +172,6 @@ func TestCursorGoesWithItsBatch(t *testing.T) {
 		if v, _ := r.store.Fact(t.Context(), "k"); v != "5" {
 			t.Errorf("the cursor of a refused batch was stored: %q", v)
 		}
-		var _ store.Store = r.store
 	})
 }
 

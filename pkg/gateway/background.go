@@ -16,7 +16,7 @@ import (
 // as a follow-up, in the conversation and with the rights of the turn that
 // asked, whatever runs there meanwhile.
 func (g *Gateway) asyncCallback(state *turnState, call tools.Call) tools.AsyncCallback {
-	return func(_ context.Context, r *tools.ToolResult) {
+	return func(ctx context.Context, r *tools.ToolResult) {
 		state.mu.Lock()
 		defer state.mu.Unlock()
 		task := taskOf(state, call)
@@ -33,15 +33,15 @@ func (g *Gateway) asyncCallback(state *turnState, call tools.Call) tools.AsyncCa
 			result.ForUser = r.ForUser
 		}
 		task.State, task.Result = store.TaskDone, result
-		g.deliverTask(task)
+		g.deliverTask(context.WithoutCancel(ctx), task) // a result is stored whatever became of its call
 	}
 }
 
 // deliverTask stores a finished task and its follow-up in one step.
-func (g *Gateway) deliverTask(task store.Task) {
+func (g *Gateway) deliverTask(ctx context.Context, task store.Task) {
 	m := followUp(task)
 	task.State = store.TaskDelivered
-	if err := g.admit(context.WithoutCancel(g.work), store.Tx{Tasks: []store.Task{task}, Admit: []bus.InboundMessage{m}}); err != nil {
+	if err := g.admit(ctx, store.Tx{Tasks: []store.Task{task}, Admit: []bus.InboundMessage{m}}); err != nil {
 		g.log.Error("cannot store the result of a background task", "channel", m.Channel, "chat_id", m.ChatID, "tool", task.Tool, "err", err)
 	}
 }
@@ -80,7 +80,7 @@ func (g *Gateway) restoreTasks(ctx context.Context) error {
 			}
 			task.Result = &bus.FollowUp{Task: task.ID, Label: task.Label, ForLLM: text, ForUser: text, IsError: true}
 		}
-		g.deliverTask(task)
+		g.deliverTask(ctx, task)
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		})
 	}
 	running.Wait()
-	return errors.Join(append(errs, g.shutdown())...)
+	return errors.Join(append(errs, g.shutdown())...) //nolint:contextcheck // ctx has ended; stopping has a time of its own
 }
 
 // setupWindow is how long after its start a channel that turns out to be set up
@@ -178,7 +178,7 @@ func (g *Gateway) runChannel(ctx context.Context, p *port) error {
 		p.setState(nil)
 		err := g.runGuarded(ctx, p)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // what an adapter says while it is stopped is no fault
 		}
 		if err == nil {
 			p.setState(errors.New("has ended"))
@@ -268,12 +268,12 @@ func (g *Gateway) restore(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("gateway: read the messages of a turn: %w", err)
 		}
-		g.lanes.resume(t, rows)
+		g.lanes.resume(t, rows) //nolint:contextcheck // workers live as long as the gateway, not as this call
 	}
 	for _, addr := range lanes {
-		g.lanes.wake(addr)
+		g.lanes.wake(addr) //nolint:contextcheck // likewise
 	}
-	g.clock.start()
+	g.clock.start() //nolint:contextcheck // likewise
 	return nil
 }
 

@@ -201,6 +201,7 @@ type funcTool func(ctx context.Context) *tools.ToolResult
 func (funcTool) Name() string                       { return "func" }
 func (funcTool) Description() string                { return "does what the test says" }
 func (funcTool) Parameters() map[string]interface{} { return map[string]interface{}{"type": "object"} }
+
 func (f funcTool) Execute(ctx context.Context, _ map[string]interface{}) *tools.ToolResult {
 	return f(ctx)
 }

@@ -236,24 +236,27 @@ func (s *senders) deliver(row store.Outbound) {
 			g.log.Error("message cannot be delivered, given up", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "err", err)
 			return
 		}
-		wait := pause/2 + rand.N(pause) //nolint:gosec // jitter needs no secrecy
-		if limit, ok := errors.AsType[*channels.RateLimitError](err); ok {
-			wait = limit.RetryAfter + rand.N(100*time.Millisecond) //nolint:gosec // jitter
-			if limit.Global {
-				s.pauseAll(m.Channel, time.Now().Add(wait))
-			}
-		} else {
-			pause = min(2*pause, longestPause)
-		}
-		note := "send failed, trying again"
-		if errors.Is(err, channels.ErrUnknownOutcome) {
-			note = "send broke off, trying again: the message may appear twice"
-		}
-		g.log.Warn(note, "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "duration", wait, "err", err)
-		if !s.sleep(wait) {
+		if !s.sleep(s.afterFailure(row, err, pause)) {
 			return
 		}
+		pause = min(2*pause, longestPause)
 	}
+}
+
+// afterFailure logs a failed attempt and returns how long to wait before the
+// next one: what the platform asks for, otherwise pause with jitter.
+func (s *senders) afterFailure(row store.Outbound, err error, pause time.Duration) time.Duration {
+	m := row.Message
+	wait := pause/2 + rand.N(pause) //nolint:gosec // jitter needs no secrecy
+	if limit, ok := errors.AsType[*channels.RateLimitError](err); ok {
+		wait = limit.RetryAfter + rand.N(100*time.Millisecond) //nolint:gosec // likewise
+		if limit.Global {
+			s.pauseAll(m.Channel, time.Now().Add(wait))
+		}
+	}
+	s.g.log.Warn("send failed, trying again", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "duration", wait,
+		"may_appear_twice", errors.Is(err, channels.ErrUnknownOutcome), "err", err)
+	return wait
 }
 
 func (s *senders) attempt(p *port, m bus.OutboundMessage) (r bus.Receipt, err error) {

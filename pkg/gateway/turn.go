@@ -78,8 +78,10 @@ func (g *Gateway) turn(ln *lane, j *job) {
 		tx.Send = g.answer(state, text)
 	}
 	g.finish(m, state.id, tx)
-	attrs := []any{"channel", m.Channel, "chat_id", m.ChatID, "message_id", m.MessageID, "turn_id", state.id,
-		"iteration", out.Rounds, "tokens", out.Usage.TotalTokens, "duration", time.Since(began)}
+	attrs := []any{
+		"channel", m.Channel, "chat_id", m.ChatID, "message_id", m.MessageID, "turn_id", state.id,
+		"iteration", out.Rounds, "tokens", out.Usage.TotalTokens, "duration", time.Since(began),
+	}
 	switch {
 	case stopped:
 		g.log.Info("turn stopped", attrs...)
@@ -155,9 +157,9 @@ func (g *Gateway) answerText(state *turnState, out agent.Outcome, err error, sto
 	case err != nil:
 		return agent.Apology(err)
 	}
-	said, any := state.lastSaid(state.msg.Address)
+	said, spoke := state.lastSaid(state.msg.Address)
 	text := strings.TrimSpace(out.Answer)
-	if any && (text == "" || text == said) {
+	if spoke && (text == "" || text == said) {
 		return "" // the message tool has said it
 	}
 	if text == "" {

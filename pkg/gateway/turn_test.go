@@ -71,7 +71,7 @@ func TestNeverJoinsSenders(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			text := m[len(m)-1].Content
 			call, _ := tools.CallFrom(ctx)
-			for _, line := range strings.Split(text, "\n") {
+			for line := range strings.SplitSeq(text, "\n") {
 				if !strings.HasPrefix(line, call.SenderID+" ") {
 					mixed.Store(true)
 				}
