@@ -166,7 +166,7 @@ func DisplayName(s bus.Sender) string {
 }
 
 func oneLine(s string) string {
-	return cut(strings.ReplaceAll(strings.Join(strings.Fields(s), " "), ":", " "), maxName)
+	return cut(strings.Join(strings.Fields(strings.ReplaceAll(s, ":", " ")), " "), maxName)
 }
 
 // cut shortens s to at most n runes.
