@@ -10,11 +10,49 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
-// record is an entry of history as it is kept: the session is the key it is
-// found by.
+// record is an entry of history as it is kept: half the size of the entry,
+// because history is what stays. The session is the key it is found by.
 type record struct {
-	message providers.Message
-	time    time.Time
+	role, content string
+	tool          *toolPart // nil in most messages
+	nanos         int64
+}
+
+// toolPart is what only messages about tool calls have.
+type toolPart struct {
+	calls  []providers.ToolCall
+	callID string
+}
+
+func recordOf(e store.Entry) record {
+	r := record{role: e.Message.Role, content: e.Message.Content, nanos: nanosOf(e.Time)}
+	if e.Message.ToolCalls != nil || e.Message.ToolCallID != "" {
+		r.tool = &toolPart{calls: e.Message.ToolCalls, callID: e.Message.ToolCallID}
+	}
+	return r
+}
+
+func (r record) entry(session string) store.Entry {
+	m := providers.Message{Role: r.role, Content: r.content}
+	if r.tool != nil {
+		m.ToolCalls, m.ToolCallID = r.tool.calls, r.tool.callID
+	}
+	return store.Entry{Session: session, Message: m, Time: timeOf(r.nanos)}
+}
+
+// nanosOf keeps an instant in 8 bytes, 0 for the zero time.
+func nanosOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func timeOf(nanos int64) time.Time {
+	if nanos == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanos)
 }
 
 func (s *Store) appendHistory(entries []store.Entry) {
@@ -30,7 +68,7 @@ func (s *Store) appendHistory(entries []store.Entry) {
 			list = make([]record, 0, n) // many chats speak once: no room to spare for them
 		}
 		for _, e := range entries[i : i+n] {
-			list = append(list, record{message: e.Message, time: e.Time})
+			list = append(list, recordOf(e))
 		}
 		s.history[session] = list
 		i += n
@@ -42,7 +80,7 @@ func (s *Store) newest(session string, limit int) []store.Entry {
 	list = list[max(0, len(list)-max(0, limit)):]
 	entries := make([]store.Entry, len(list))
 	for i, r := range list {
-		entries[i] = store.Entry{Session: session, Message: r.message, Time: r.time}
+		entries[i] = r.entry(session)
 	}
 	return entries
 }

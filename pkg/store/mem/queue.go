@@ -208,7 +208,7 @@ func (t *turns) list() []store.Turn {
 type outcome struct {
 	messageID string
 	failed    string
-	nanos     int64 // 0: the zero time
+	nanos     int64
 }
 
 // outbox holds the rows without a receipt, and the outcomes of the newest with
@@ -246,11 +246,9 @@ func (b *outbox) receive(receipts []store.Receipt) {
 			continue
 		}
 		b.open.delete(r.Key)
-		o := outcome{messageID: r.Result.MessageID, failed: r.Failed}
-		if !r.Result.Time.IsZero() {
-			o.nanos = r.Result.Time.UnixNano()
-		}
-		b.outcomes.add("", r.Key, o)
+		b.outcomes.add("", r.Key, outcome{
+			messageID: r.Result.MessageID, failed: r.Failed, nanos: nanosOf(r.Result.Time),
+		})
 	}
 }
 
@@ -259,11 +257,10 @@ func (b *outbox) receipt(key string) (store.Receipt, bool) {
 	if !ok {
 		return store.Receipt{}, false
 	}
-	r := store.Receipt{Key: key, Result: bus.Receipt{MessageID: o.messageID}, Failed: o.failed}
-	if o.nanos != 0 {
-		r.Result.Time = time.Unix(0, o.nanos)
-	}
-	return r, true
+	return store.Receipt{
+		Key: key, Failed: o.failed,
+		Result: bus.Receipt{MessageID: o.messageID, Time: timeOf(o.nanos)},
+	}, true
 }
 
 func (b *outbox) unsent() []store.Outbound {
