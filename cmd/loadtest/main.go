@@ -57,7 +57,7 @@ type loadtest struct {
 	store               string
 	doLoad, bare, short bool
 	repeat              int
-	idle                time.Duration
+	idle, rest          time.Duration
 	burst, many         int
 	daemon              string
 	json                string
@@ -119,6 +119,7 @@ func (l *loadtest) parse(args []string) error {
 	f.DurationVar(&l.idle, "idle", 0, "measure the daemon's memory after being idle this long (60s)")
 	f.IntVar(&l.burst, "burst", 0, "so many chats write together to a model that takes a second (20)")
 	f.IntVar(&l.many, "many", 0, "so many chats speak once each (100000)")
+	f.DurationVar(&l.rest, "rest", 150*time.Second, "how long the daemon gets after -many; its memory manager cleans up every two minutes")
 	f.StringVar(&l.daemon, "daemon", "", "the daemon's binary (default: build it)")
 	f.StringVar(&l.json, "json", "", "also write the figures as JSON to this file, or - for standard output")
 	f.BoolVar(&l.keep, "keep", false, "keep the working folder with logs and configuration")

@@ -84,12 +84,8 @@ type manyResult struct {
 	Faults  faults  `json:"faults"`
 }
 
-// manyAtOnce is how many of the chats wait for an answer at a time, and rest is
-// how long the daemon then gets to put things away.
-const (
-	manyAtOnce = 200
-	rest       = 30 * time.Second
-)
+// manyAtOnce is how many of the chats wait for an answer at a time.
+const manyAtOnce = 200
 
 // runMany lets each of very many chats write once.
 func (l *loadtest) runMany(ctx context.Context) (res manyResult, err error) {
@@ -119,7 +115,7 @@ func (l *loadtest) runMany(ctx context.Context) (res manyResult, err error) {
 		if res.Peak, err = s.memory(); err != nil {
 			return err
 		}
-		if err := pause(ctx, s, rest); err != nil {
+		if err := pause(ctx, s, l.rest); err != nil {
 			return err
 		}
 		res.After, err = s.memory()
