@@ -237,10 +237,10 @@ func (c *core) ttl(ctx context.Context, e *entry) time.Duration {
 }
 
 // openTicket gives a call a ticket and a context that can outlive the caller's.
-func (c *core) openTicket(ctx context.Context, e *entry, call *callState, cb AsyncCallback) (*ticket, *ToolResult) {
+func (c *core) openTicket(ctx context.Context, e *entry, call *callState, cb AsyncCallback) (context.Context, *ticket, *ToolResult) {
 	t := &ticket{core: c, call: call, entry: e, cb: cb, started: time.Now(), ttl: c.ttl(ctx, e)}
 	if refusal := c.tasks.admit(t); refusal != nil {
-		return nil, refusal
+		return ctx, nil, refusal
 	}
 	detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	t.cancel = cancel
@@ -249,9 +249,9 @@ func (c *core) openTicket(ctx context.Context, e *entry, call *callState, cb Asy
 		// The turn's slot is not the task's to give back.
 		detached = context.WithValue(detached, yieldKeyType{}, nil)
 	}
-	t.ctx = detached
 	call.ticket = t
-	return t, nil
+	t.ctx = context.WithValue(detached, callKeyType{}, call)
+	return t.ctx, t, nil
 }
 
 func (t *ticket) address() bus.Address {
@@ -289,14 +289,13 @@ func (t *ticket) returned(result *ToolResult, h *hold, args map[string]interface
 }
 
 // deliver is the callback a tool gets.
-func (t *ticket) deliver(ctx context.Context, result *ToolResult) {
-	was := t.end()
-	switch was {
+func (t *ticket) deliver(ctx context.Context, result *ToolResult) { //nolint:contextcheck // a tool may pass a context that is not the call's
+	switch t.end() {
 	case phaseClosed:
-		t.log(slog.LevelWarn, "tool reported back twice or too late, dropped")
+		t.core.logger.LogAttrs(t.ctx, slog.LevelWarn, "tool reported back twice or too late, dropped", t.call.attrs()...)
 		return
 	case phaseCancelled:
-		t.log(slog.LevelDebug, "tool reported back after it was cancelled, dropped")
+		t.core.logger.LogAttrs(t.ctx, slog.LevelDebug, "tool reported back after it was cancelled, dropped", t.call.attrs()...)
 		t.leave()
 		t.letGo()
 		return
@@ -304,7 +303,7 @@ func (t *ticket) deliver(ctx context.Context, result *ToolResult) {
 	}
 	t.leave()
 	if ctx == nil || stateFrom(ctx) != t.call {
-		ctx = context.WithValue(t.ctx, callKeyType{}, t.call)
+		ctx = t.ctx // the tool made one of its own
 	}
 	t.settle(ctx, result)
 }
@@ -326,7 +325,7 @@ func (t *ticket) expire() {
 	if t.entry.holdsUntilDone() {
 		text += " Its author should register it with tools.PerCall."
 	}
-	t.settle(context.WithValue(t.ctx, callKeyType{}, t.call), ErrorResult(text).WithError(errExpired))
+	t.settle(t.ctx, ErrorResult(text).WithError(errExpired))
 	t.cancel(errExpired)
 }
 
@@ -349,7 +348,7 @@ func (t *ticket) cancelQuietly() bool {
 	}
 	t.cancel(errCancelled)
 	t.core.tasks.remove(t)
-	t.log(slog.LevelDebug, "background task cancelled")
+	t.core.logger.LogAttrs(t.ctx, slog.LevelDebug, "background task cancelled", t.call.attrs()...)
 	return was == phaseDetached
 }
 
@@ -389,11 +388,11 @@ func (t *ticket) settle(ctx context.Context, result *ToolResult) {
 	if result.IsError {
 		level = slog.LevelWarn
 	}
-	attrs := []slog.Attr{slog.Duration("duration", time.Since(t.started))}
+	attrs := append(t.call.attrs(), slog.Duration("duration", time.Since(t.started)))
 	if result.Err != nil {
 		attrs = append(attrs, slog.Any("err", result.Err))
 	}
-	t.log(level, "background task ended", attrs...)
+	t.core.logger.LogAttrs(ctx, level, "background task ended", attrs...)
 	if t.cb == nil {
 		return
 	}
@@ -421,13 +420,6 @@ func (t *ticket) letGo() {
 	if h != nil {
 		h.leave()
 	}
-}
-
-func (t *ticket) log(level slog.Level, text string, more ...slog.Attr) {
-	if !t.core.logger.Enabled(t.ctx, level) {
-		return
-	}
-	t.core.logger.LogAttrs(t.ctx, level, text, append(t.call.attrs(), more...)...)
 }
 
 // maxLabel bounds a task's label, in runes.

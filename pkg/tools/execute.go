@@ -117,16 +117,15 @@ func (c *core) runPlain(ctx context.Context, e *entry, call *callState, args map
 // runTicketed runs a call that may report back through cb, or whose legacy tool
 // has a callback anyway; cb is then nil and the report goes nowhere.
 func (c *core) runTicketed(ctx context.Context, e *entry, call *callState, args map[string]interface{}, cb AsyncCallback) *ToolResult {
-	t, refusal := c.openTicket(ctx, e, call, cb)
+	w := c.newWait(ctx, e)
+	ctx, t, refusal := c.openTicket(ctx, e, call, cb)
 	if refusal != nil {
 		return refusal
 	}
 	var h *hold
 	var result *ToolResult
-	w := c.newWait(ctx, e)
 	// Deferred, so that a panic gives the ticket and the instance back too.
 	defer func() { t.returned(result, h, args) }()
-	ctx = context.WithValue(t.ctx, callKeyType{}, call)
 	if e.lock == nil {
 		result = e.invoke(ctx, call, args)
 		return result
@@ -248,12 +247,9 @@ func (s *callState) attrs() []slog.Attr {
 // logEnd logs how a call ended. What the model reads stays out of it, except at
 // debug level.
 func (c *core) logEnd(ctx context.Context, call *callState, result *ToolResult, took time.Duration) {
-	level, text := slog.LevelDebug, "tool end"
-	switch {
-	case result.IsError:
-		level, text = slog.LevelWarn, "tool failed"
-	case result.Async:
-		text = "tool started a background task"
+	level := slog.LevelDebug
+	if result.IsError {
+		level = slog.LevelWarn
 	}
 	if !c.logger.Enabled(ctx, level) {
 		return
@@ -262,8 +258,15 @@ func (c *core) logEnd(ctx context.Context, call *callState, result *ToolResult, 
 	if result.Err != nil {
 		attrs = append(attrs, slog.Any("err", result.Err))
 	}
-	if result.IsError && c.logger.Enabled(ctx, slog.LevelDebug) {
-		attrs = append(attrs, slog.String("result", result.ForLLM))
+	switch {
+	case result.IsError:
+		if c.logger.Enabled(ctx, slog.LevelDebug) {
+			attrs = append(attrs, slog.String("result", result.ForLLM))
+		}
+		c.logger.LogAttrs(ctx, level, "tool failed", attrs...)
+	case result.Async:
+		c.logger.LogAttrs(ctx, level, "tool started a background task", attrs...)
+	default:
+		c.logger.LogAttrs(ctx, level, "tool end", attrs...)
 	}
-	c.logger.LogAttrs(ctx, level, text, attrs...)
 }

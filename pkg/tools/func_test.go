@@ -33,7 +33,7 @@ type everything struct {
 	Mode     string            `json:"mode,omitempty" enum:"fast, slow" default:"slow"`
 	Levels   []int             `json:"levels,omitempty" enum:"1,2,3" maxItems:"2" default:"[2]"`
 	Tags     map[string]string `json:"tags,omitzero"`
-	Home     place             `json:"home,omitempty"`
+	Home     place             `json:"home,omitzero"`
 	Work     *place            `json:"work,omitempty"`
 	Places   []place           `json:"places,omitempty"`
 	When     time.Time         `json:"when,omitzero"`

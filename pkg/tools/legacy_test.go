@@ -95,7 +95,10 @@ type inbox struct {
 	wg sync.WaitGroup
 }
 
-func newInbox(t *testing.T) *inbox { return &inbox{t: t, in: map[string][]string{}} }
+func newInbox(t *testing.T) *inbox {
+	t.Helper()
+	return &inbox{t: t, in: map[string][]string{}}
+}
 
 func (i *inbox) callback(chat string) tools.AsyncCallback {
 	i.wg.Add(1)
@@ -272,7 +275,7 @@ func reportWithoutContext(t *testing.T, known bool) {
 func TestSoleReportWithoutContextIsDelivered(t *testing.T) {
 	tool := &async{fake: fake{name: "spawn"}}
 	tool.run = func(context.Context, map[string]interface{}) *tools.ToolResult {
-		go tool.callback(context.Background(), tools.NewToolResult("done")) //nolint:contextcheck // what is tested
+		go tool.callback(context.Background(), tools.NewToolResult("done"))
 		return tools.AsyncResult("started")
 	}
 	r := tools.NewToolRegistry()
@@ -426,8 +429,7 @@ func (n named) Name() string { return n.name }
 
 // notComparable has no identity; it must register and run all the same.
 type notComparable struct {
-	fake  map[string]string
-	calls func()
+	fake map[string]string
 }
 
 func (notComparable) Name() string                       { return "odd" }
@@ -436,6 +438,7 @@ func (notComparable) Parameters() map[string]interface{} { return nil }
 func (n notComparable) SetContext(channel, chatID string) {
 	n.fake["at"] = channel + ":" + chatID
 }
+
 func (n notComparable) Execute(context.Context, map[string]interface{}) *tools.ToolResult {
 	return tools.NewToolResult(n.fake["at"])
 }

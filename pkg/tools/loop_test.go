@@ -141,12 +141,18 @@ func TestLoopOddReplies(t *testing.T) {
 		"no name":               {calling(toolCall("1", "", nil)), []string{"The call names no tool"}},
 		"null arguments":        {calling(toolCall("1", "echo", nil)), []string{""}},
 		"function form only":    {calling(providers.ToolCall{ID: "1", Function: &providers.FunctionCall{Name: "echo", Arguments: `{"text":"f"}`}}), []string{"f"}},
-		"bad JSON": {calling(providers.ToolCall{ID: "1", Name: "echo", Arguments: map[string]interface{}{}, Function: &providers.FunctionCall{Name: "echo", Arguments: `{"text":`}}),
-			[]string{"The arguments are not a JSON object"}},
-		"array for arguments": {calling(providers.ToolCall{ID: "1", Name: "echo", Function: &providers.FunctionCall{Name: "echo", Arguments: `[1]`}}),
-			[]string{"The arguments are not a JSON object"}},
-		"cut off": {providers.LLMResponse{ToolCalls: []providers.ToolCall{toolCall("1", "echo", text("x"))}, FinishReason: providers.FinishLength},
-			[]string{"Your reply was cut off"}},
+		"bad JSON": {
+			calling(providers.ToolCall{ID: "1", Name: "echo", Arguments: map[string]interface{}{}, Function: &providers.FunctionCall{Name: "echo", Arguments: `{"text":`}}),
+			[]string{"The arguments are not a JSON object"},
+		},
+		"array for arguments": {
+			calling(providers.ToolCall{ID: "1", Name: "echo", Function: &providers.FunctionCall{Name: "echo", Arguments: `[1]`}}),
+			[]string{"The arguments are not a JSON object"},
+		},
+		"cut off": {
+			providers.LLMResponse{ToolCalls: []providers.ToolCall{toolCall("1", "echo", text("x"))}, FinishReason: providers.FinishLength},
+			[]string{"Your reply was cut off"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &script{replies: []providers.LLMResponse{c.reply, answering("done")}}
@@ -417,9 +423,9 @@ func TestLoopAsyncCallback(t *testing.T) {
 	r.Register(task("work", func(ctx context.Context, in taskInput, report tools.AsyncCallback) {
 		report(ctx, tools.NewToolResult(in.What))
 	}))
-	run := func(make func(tools.Call) tools.AsyncCallback) {
+	run := func(callback func(tools.Call) tools.AsyncCallback) {
 		p := &script{replies: []providers.LLMResponse{calling(toolCall("1", "work", what("dig")), toolCall("2", "echo", text("x"))), answering("done")}}
-		config := tools.ToolLoopConfig{Provider: p, Tools: r, MaxIterations: 5, AsyncCallback: make}
+		config := tools.ToolLoopConfig{Provider: p, Tools: r, MaxIterations: 5, AsyncCallback: callback}
 		if res, err := tools.RunToolLoop(t.Context(), config, user("hi"), "test", "1"); err != nil || res.Messages[1].Content != "started" {
 			t.Errorf("got %+v, %v", res, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -151,7 +152,7 @@ func violations(out []string, e *jsonschema.ValidationError, args interface{}) [
 	}
 	if k, ok := e.ErrorKind.(*kind.Required); ok {
 		for _, name := range k.Missing {
-			out = append(out, path(append(e.InstanceLocation[:len(e.InstanceLocation):len(e.InstanceLocation)], name))+" is required")
+			out = append(out, path(append(slices.Clip(e.InstanceLocation), name))+" is required")
 		}
 		return out
 	}

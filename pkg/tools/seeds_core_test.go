@@ -37,6 +37,8 @@ type (
 		Get(name string) (tools.Tool, bool)
 		Execute(ctx context.Context, name string, args map[string]interface{}) *tools.ToolResult
 		ExecuteWithContext(ctx context.Context, name string, args map[string]interface{}, channel, chatID string, asyncCallback tools.AsyncCallback) *tools.ToolResult
+	}
+	coreExport interface {
 		GetDefinitions() []map[string]interface{}
 		ToProviderDefs() []providers.ToolDefinition
 		List() []string
@@ -53,6 +55,7 @@ var (
 	_ tools.AsyncTool      = coreAsync(nil)
 	_ coreAsync            = tools.AsyncTool(nil)
 	_ coreRegistry         = (*tools.ToolRegistry)(nil)
+	_ coreExport           = (*tools.ToolRegistry)(nil)
 
 	_ tools.AsyncCallback                                                                                             = func(context.Context, *tools.ToolResult) {}
 	_ func(tools.Tool) map[string]any                                                                                 = tools.ToolToSchema

@@ -222,7 +222,7 @@ func (b *shapeBuilder) field(f reflect.StructField) *field {
 			if err != nil {
 				b.fail("%s: %s:%q is no size", f.Name, key, text)
 			}
-			s.schema[key] = int(n) //nolint:gosec // 31 bits fit
+			s.schema[key] = int(n)
 		}
 	}
 	if text, ok := f.Tag.Lookup("pattern"); ok {

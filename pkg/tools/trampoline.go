@@ -50,7 +50,7 @@ func (in *instance) report(ctx context.Context, result *ToolResult) {
 		}
 	}
 	if t := in.sole(); t != nil {
-		t.deliver(context.WithValue(t.ctx, callKeyType{}, t.call), result)
+		t.deliver(t.ctx, result) //nolint:contextcheck // the tool has passed none of the call's
 	}
 }
 
