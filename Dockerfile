@@ -1,6 +1,6 @@
 # Dragoman in a container: one static binary, no shell, no root.
 #
-#   docker build -t dragoman .
+#   docker build -t dragoman .    # with podman or buildah: --format docker, for the health check
 #   docker run -v dragoman:/data -e TELEGRAM_BOT_TOKEN=... -e TELEGRAM_ALLOW_USERS=... dragoman
 #
 # A configuration file goes to /etc/dragoman/config.yaml. Any user id works
@@ -12,7 +12,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-ARG TARGETOS TARGETARCH VERSION
+ARG TARGETOS
+ARG TARGETARCH
+ARG VERSION
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -ldflags "-s -w -X main.release=$VERSION" -o /rootfs/dragoman ./cmd/dragoman
 # The folders are laid out here because the image itself has no tools. /data is
