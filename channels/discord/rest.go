@@ -97,7 +97,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, &serverError{status: resp.StatusCode}
 	}
-	// The library's own limiter sleeps without a context; the gateway limits.
+	// The gateway limits. The library's limiter would fail a message that was
+	// delivered over a header it cannot read, and crash over a global one.
 	for _, h := range []string{"X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Ratelimit-Reset-After", "X-Ratelimit-Global"} {
 		delete(resp.Header, h)
 	}

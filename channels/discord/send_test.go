@@ -3,7 +3,9 @@ package discord
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -162,6 +164,25 @@ func TestSendErrors(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestSendOddHeaders: a delivered message is a delivered message, whatever the
+// limits in its answer look like.
+func TestSendOddHeaders(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-RateLimit-Global", "true")
+		w.Header().Set("X-RateLimit-Remaining", "many")
+		w.Header().Set("X-RateLimit-Reset-After", "1.5")
+		_, _ = io.WriteString(w, `{"id":"8"}`)
+	}))
+	defer srv.Close()
+	cfg := DefaultConfig()
+	cfg.APIBase, cfg.Token = srv.URL, "x"
+	c := New("discord", cfg, nil, quiet())
+	defer c.transport.next.CloseIdleConnections()
+	if receipt, err := c.Send(t.Context(), message("7", "k", "hello")); err != nil || receipt.MessageID != "8" {
+		t.Errorf("Send = %+v, %v", receipt, err)
 	}
 }
 
