@@ -197,7 +197,7 @@ func TestResultsInWords(t *testing.T) {
 		{"write a.txt: x", `"a.txt" is written, 1 bytes.`, `"a.txt" is written, 1 bytes.`},
 		{"tell discord:7 hi", "Delivered to discord:7. Whoever reads there has already seen the text.", "I have sent it to discord:7."},
 		{"tell discord:7 hi", "Nothing was sent to discord:7: only an owner may.", "Nothing was sent to discord:7: only an owner may."},
-		{"tell me hi", "Delivered. The person has already seen this text here: do not repeat it in your answer.", "That was it."},
+		{"tell me hi", "Delivered. The person has already seen this text here: do not repeat it in your answer.", "Sent."},
 		{"tell me hi", "Queued for web:1: it is stored.", "It is on its way and will be delivered as soon as possible."},
 		{"background count sheep.", "Started in the background: count sheep. The result will come back.", "I have started that in the background: count sheep. The result will come here by itself."},
 		{"background x", "Too many tasks are running.", "Too many tasks are running."},

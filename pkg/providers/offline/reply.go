@@ -157,7 +157,7 @@ func inWords(c providers.ToolCall, content string) string {
 	case c.Name == "message" && strings.HasPrefix(content, "Delivered to "):
 		return "I have sent it to " + address(c) + "."
 	case c.Name == "message" && strings.HasPrefix(content, "Delivered"):
-		return "That was it."
+		return "Sent."
 	case c.Name == "message" && strings.HasPrefix(content, "Queued"):
 		return "It is on its way and will be delivered as soon as possible."
 	case c.Name == "spawn" && strings.HasPrefix(content, "Started in the background"):

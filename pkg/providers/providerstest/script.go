@@ -13,8 +13,8 @@ type Request struct {
 	N        int // 1 for the first request the server took
 	Model    string
 	Messages []providers.Message
-	Tools    []providers.ToolDefinition
-	Options  map[string]any // every other field of the request, decoded
+	Tools    []providers.ToolDefinition // shared between requests; do not change it
+	Options  map[string]any             // every other field of the request, decoded
 	Header   http.Header
 	Body     []byte // as it came; do not change it
 }

@@ -44,6 +44,7 @@ type Server struct {
 	cfg    ServerConfig
 	closed chan struct{}
 	close  func()
+	tools  toolLists
 
 	mu       sync.Mutex // guards what follows; requests arrive on many goroutines
 	count    int
@@ -102,7 +103,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, refusal)
 		return
 	}
-	req, refusal := parse(body)
+	req, refusal := s.parse(body)
 	if refusal == nil && len(s.cfg.Models) > 0 && !slices.Contains(s.cfg.Models, req.Model) {
 		refusal = &apiError{http.StatusNotFound, "The model `" + req.Model + "` does not exist or you do not have access to it.", invalidRequest, "", "model_not_found"}
 	}

@@ -53,7 +53,7 @@ func known(field string) bool {
 }
 
 // parse reads a request and refuses what the API refuses.
-func parse(body []byte) (Request, *apiError) {
+func (s *Server) parse(body []byte) (Request, *apiError) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
 		return Request{}, badRequest("We could not parse the JSON body of your request. (HINT: This likely means you aren't using your HTTP library correctly.)", "", "")
@@ -77,7 +77,8 @@ func parse(body []byte) (Request, *apiError) {
 		return req, e
 	}
 	if raw, ok := fields["tools"]; ok {
-		if e := parseTools(raw, &req); e != nil {
+		var e *apiError
+		if req.Tools, e = s.tools.parse(raw); e != nil {
 			return req, e
 		}
 	}

@@ -4,44 +4,72 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 )
 
-func parseTools(raw json.RawMessage, req *Request) *apiError {
+// toolLists remembers the lists of tools it has accepted: a busy caller sends
+// the same one with every request, and checking it costs more than the rest.
+type toolLists struct {
+	mu    sync.Mutex // requests arrive on many goroutines
+	known map[string][]providers.ToolDefinition
+}
+
+func (l *toolLists) parse(raw json.RawMessage) ([]providers.ToolDefinition, *apiError) {
+	l.mu.Lock()
+	defs, ok := l.known[string(raw)]
+	l.mu.Unlock()
+	if ok {
+		return defs, nil
+	}
+	defs, e := parseTools(raw)
+	if e != nil {
+		return nil, e
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known == nil || len(l.known) >= 64 {
+		l.known = make(map[string][]providers.ToolDefinition)
+	}
+	l.known[string(raw)] = defs
+	return defs, nil
+}
+
+func parseTools(raw json.RawMessage) ([]providers.ToolDefinition, *apiError) {
 	var wire []wireTool
 	if err := json.Unmarshal(raw, &wire); err != nil {
-		return badRequest("Invalid type for 'tools': "+err.Error(), "tools", "invalid_type")
+		return nil, badRequest("Invalid type for 'tools': "+err.Error(), "tools", "invalid_type")
 	}
 	if len(wire) == 0 {
-		return badRequest("Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array instead.", "tools", "empty_array")
+		return nil, badRequest("Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array instead.", "tools", "empty_array")
 	}
 	if len(wire) > 128 {
-		return badRequest("Invalid 'tools': array too long. Expected an array with maximum length 128.", "tools", "array_above_max_length")
+		return nil, badRequest("Invalid 'tools': array too long. Expected an array with maximum length 128.", "tools", "array_above_max_length")
 	}
-	req.Tools = make([]providers.ToolDefinition, len(wire))
+	defs := make([]providers.ToolDefinition, len(wire))
 	seen := make(map[string]bool, len(wire))
 	for i, t := range wire {
 		param := fmt.Sprintf("tools[%d].function", i)
 		if t.Type != "function" || t.Function == nil {
-			return badRequest("Missing required parameter: '"+param+"'.", param, "missing_required_parameter")
+			return nil, badRequest("Missing required parameter: '"+param+"'.", param, "missing_required_parameter")
 		}
 		if !validName(t.Function.Name) {
-			return badName(param + ".name")
+			return nil, badName(param + ".name")
 		}
 		if seen[t.Function.Name] {
-			return badRequest("Tool names must be unique: "+t.Function.Name, param+".name", "invalid_value")
+			return nil, badRequest("Tool names must be unique: "+t.Function.Name, param+".name", "invalid_value")
 		}
 		seen[t.Function.Name] = true
 		params, e := parseParameters(t.Function.Name, param, t.Function.Parameters)
 		if e != nil {
-			return e
+			return nil, e
 		}
-		req.Tools[i] = providers.ToolDefinition{Type: t.Type, Function: providers.ToolFunctionDefinition{
+		defs[i] = providers.ToolDefinition{Type: t.Type, Function: providers.ToolFunctionDefinition{
 			Name: t.Function.Name, Description: t.Function.Description, Parameters: params,
 		}}
 	}
-	return nil
+	return defs, nil
 }
 
 func parseParameters(name, param string, raw json.RawMessage) (map[string]any, *apiError) {
