@@ -85,6 +85,7 @@ func notStored(r *rig) {
 	r.ready()
 	r.inbox.refuseNext(3)
 	posted := r.say(Message{Chat: r.Direct[0], Text: "hold on to this"})
+	later := r.say(Message{Chat: r.Direct[0], Text: "and this comes after it"})
 	m := r.next()
 	if m.MessageID != posted.MessageID || m.Text != "hold on to this" {
 		r.t.Errorf("got %+v", m)
@@ -101,6 +102,9 @@ func notStored(r *rig) {
 		if diff := cmp.Diff(m, b.Messages[0]); diff != "" {
 			r.t.Errorf("what is offered again differs (-stored +refused):\n%s", diff)
 		}
+	}
+	if m := r.next(); m.MessageID != later.MessageID {
+		r.t.Errorf("message %s arrived, want %s, which was written after it", m.MessageID, later.MessageID)
 	}
 	r.nothing()
 }

@@ -19,6 +19,7 @@ func receiveRules() []rule {
 		{"mention", needsGroups, mention},
 		{"reply-to-bot", needsGroups, replyToBot},
 		{"reply-to-person", needsGroups, replyToPerson},
+		{"reply-to-other-bot", needsGroups, replyToOtherBot},
 		{"command", nil, command},
 		{"command-addressed", needsGroups, commandAddressed},
 		{"quoted", nil, quoted},
@@ -157,6 +158,15 @@ func replyToPerson(r *rig) {
 	m := r.hear(Message{Chat: g, From: g.People[1], Text: "why", ReplyTo: first.MessageID})
 	if m.ReplyToBot {
 		r.t.Errorf("a reply to a person counts as one to the bot: %+v", m)
+	}
+}
+
+func replyToOtherBot(r *rig) {
+	r.start()
+	g := r.Groups[0]
+	first := r.hear(Message{Chat: g, By: OtherBot, Text: "I am a bot, too"})
+	if m := r.hear(Message{Chat: g, Text: "why", ReplyTo: first.MessageID}); m.ReplyToBot {
+		r.t.Errorf("a reply to another bot counts as one to ours: %+v", m)
 	}
 }
 

@@ -98,18 +98,28 @@ func (p *poller) run(ctx context.Context) error {
 		}
 	}
 	for {
+		start, long := time.Now(), p.ok
 		updates, err := p.poll(ctx)
-		if err == nil {
+		switch {
+		case err != nil:
+			err = p.rest(ctx, err)
+		case len(updates) > 0:
 			p.healthy()
 			err = p.store(ctx, updates)
-		} else {
-			err = p.rest(ctx, err)
+		default:
+			p.healthy()
+			if long && time.Since(start) < minPoll {
+				err = sleep(ctx, minPoll) // something between us does not let polls wait
+			}
 		}
 		if err != nil {
 			return err
 		}
 	}
 }
+
+// minPoll keeps polls that come back empty at once from becoming a storm.
+const minPoll = 500 * time.Millisecond
 
 // healthy notes that a poll was answered.
 func (p *poller) healthy() {
@@ -223,12 +233,9 @@ func (p *poller) parse(raw json.RawMessage) ([]update, error) {
 	return updates, nil
 }
 
-// store hands a batch over, for as long as it takes, and moves the offset when
+// store hands a batch, which is not empty, over, for as long as it takes, and moves the offset when
 // it is stored.
 func (p *poller) store(ctx context.Context, updates []update) error {
-	if len(updates) == 0 {
-		return nil
-	}
 	// The last id and not the highest: ids start again at random after a week
 	// without updates.
 	next := cursor{next: updates[len(updates)-1].UpdateID + 1, seen: time.Now()}

@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"net/http"
@@ -13,8 +14,6 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"encoding/json"
 
 	"github.com/google/go-cmp/cmp"
 

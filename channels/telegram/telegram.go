@@ -30,7 +30,7 @@ type Config struct {
 	Token config.Secret `yaml:"token"`
 	// APIBase is where the Bot API lives; a local Bot API server has another.
 	APIBase string `yaml:"api_base"`
-	// PollTimeout is how long a poll waits for news, at most 50 s.
+	// PollTimeout is how long a poll waits for news, from 1 s to 50 s.
 	PollTimeout time.Duration `yaml:"poll_timeout"`
 
 	channels.Gate `yaml:",inline"`
@@ -55,6 +55,9 @@ func DefaultConfig() Config {
 		Rate:        Rate{GlobalPerSec: 30, PerChatPerSec: 1, PerGroupPerMin: 20},
 	}
 }
+
+// maxPollTimeout is how long Telegram lets a poll wait.
+const maxPollTimeout = 50 * time.Second
 
 // Channel is one bot. Make it with New.
 type Channel struct {
@@ -92,6 +95,10 @@ func WithTransport(t http.RoundTripper) Option {
 // New returns the bot named name in the configuration. It does no I/O. facts
 // keeps the offset of the poll.
 func New(name string, cfg Config, facts *state.State, log *slog.Logger, options ...Option) *Channel {
+	if cfg.PollTimeout < time.Second {
+		cfg.PollTimeout = DefaultConfig().PollTimeout // less would be no long poll
+	}
+	cfg.PollTimeout = min(cfg.PollTimeout, maxPollTimeout)
 	c := &Channel{
 		name:   name,
 		cfg:    cfg,
