@@ -164,18 +164,7 @@ func TestKeyOnTheWire(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	models := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path != "/v1/models" || r.Method != http.MethodGet:
-			http.NotFound(w, r)
-		case r.Header.Get("Authorization") == "Bearer "+providerstest.Secret:
-			_, _ = w.Write([]byte(`{"object":"list","data":[]}`))
-		default:
-			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = w.Write([]byte(`{"error":{"message":"Incorrect API key provided: sk-wrong-key"}}`))
-		}
-	})
-	web := httptest.NewServer(models)
+	web := httptest.NewServer(providerstest.NewServer(providerstest.ServerConfig{Key: providerstest.Secret, Models: []string{"m"}}))
 	if err := dial(t, openai.Config{BaseURL: web.URL + "/v1", APIKey: providerstest.Secret}).Check(t.Context()); err != nil {
 		t.Errorf("the right key: %v", err)
 	}

@@ -38,8 +38,8 @@ type ServerConfig struct {
 }
 
 // Server is a fake of OpenAI's chat completions API. It is an http.Handler for
-// any path that ends in /chat/completions; Transport reaches it without a
-// network. Safe for concurrent use.
+// any path that ends in /chat/completions, and for the list of models at
+// /models; Transport reaches it without a network. Safe for concurrent use.
 type Server struct {
 	cfg    ServerConfig
 	closed chan struct{}
@@ -103,6 +103,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, refusal)
 		return
 	}
+	if r.Method == http.MethodGet {
+		s.writeModels(w)
+		return
+	}
 	req, refusal := s.parse(body)
 	if refusal == nil && len(s.cfg.Models) > 0 && !slices.Contains(s.cfg.Models, req.Model) {
 		refusal = &apiError{http.StatusNotFound, "The model `" + req.Model + "` does not exist or you do not have access to it.", invalidRequest, "", "model_not_found"}
@@ -117,10 +121,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) admit(r *http.Request) *apiError {
-	if !strings.HasSuffix(r.URL.Path, "/chat/completions") {
+	method := http.MethodPost
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/models"):
+		method = http.MethodGet
+	case !strings.HasSuffix(r.URL.Path, "/chat/completions"):
 		return &apiError{http.StatusNotFound, "Unknown request URL: " + r.Method + " " + r.URL.Path, invalidRequest, "", "unknown_url"}
 	}
-	if r.Method != http.MethodPost {
+	if r.Method != method {
 		return &apiError{http.StatusMethodNotAllowed, "Not allowed to " + r.Method + " on " + r.URL.Path, invalidRequest, "", "method_not_supported"}
 	}
 	if s.cfg.Key != "" {
@@ -132,10 +140,24 @@ func (s *Server) admit(r *http.Request) *apiError {
 			return &apiError{http.StatusUnauthorized, "Incorrect API key provided: " + strings.TrimPrefix(got, "Bearer ") + ".", invalidRequest, "", "invalid_api_key"}
 		}
 	}
-	if ct := r.Header.Get("Content-Type"); !strings.HasPrefix(ct, "application/json") {
+	if ct := r.Header.Get("Content-Type"); method == http.MethodPost && !strings.HasPrefix(ct, "application/json") {
 		return badRequest("Unsupported content type: '"+ct+"'. This API method only accepts 'application/json' requests.", "", "unsupported_content_type")
 	}
 	return nil
+}
+
+// writeModels writes the list of models.
+func (s *Server) writeModels(w http.ResponseWriter) {
+	list := make([]map[string]any, 0, len(s.cfg.Models))
+	for _, m := range s.cfg.Models {
+		list = append(list, map[string]any{"id": m, "object": "model", "created": 1, "owned_by": "fake"})
+	}
+	body, err := json.Marshal(map[string]any{"object": "list", "data": list})
+	if err != nil {
+		panic(err) // plain strings and numbers always marshal
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // the caller may be gone
 }
 
 func (s *Server) record(req *Request) {
