@@ -27,6 +27,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -166,6 +167,10 @@ func (l *loadtest) measure(ctx context.Context) (err error) {
 	}
 	if l.ahead < 1 || l.chats < 1 {
 		return errors.New("there has to be at least one chat with one message")
+	}
+	// The daemon runs in a folder of its own.
+	if l.daemon, err = filepath.Abs(l.daemon); err != nil {
+		return fmt.Errorf("find the daemon: %w", err)
 	}
 	info, err := os.Stat(l.daemon)
 	if err != nil {
