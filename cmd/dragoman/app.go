@@ -36,6 +36,7 @@ type app struct {
 	gateway *gateway.Gateway
 	list    []channels.Channel
 	probes  []prober // of the model in use and of those that stand in for it
+	closers []func() // what the models leave open
 }
 
 // Background work: how much of it may run for one chat, and in all.
@@ -93,10 +94,10 @@ func (a *app) model() (providers.LLMProvider, error) {
 		if err != nil {
 			return nil, a.cfg.Errorf("models."+name, "%v", err)
 		}
-		if c, ok := p.(providers.Checker); ok {
-			a.probes = append(a.probes, prober{name, c})
-		} else {
-			a.probes = append(a.probes, prober{name, nil})
+		check, _ := p.(providers.Checker)
+		a.probes = append(a.probes, prober{name, check})
+		if c, ok := p.(interface{ Close() }); ok {
+			a.closers = append(a.closers, c.Close)
 		}
 		chain = append(chain, providers.Model{Name: name, Provider: providers.Limit(p, m.MaxConcurrent), Model: m.Model, Options: m.Options})
 	}
@@ -152,6 +153,9 @@ func (a *app) Run(ctx context.Context) error {
 	cause := context.Cause(ctx) // before it is our own
 	cancel(nil)
 	beside.Wait()
+	for _, c := range a.closers {
+		c()
+	}
 	if cause != nil && !errors.Is(cause, context.Canceled) && providers.KindOf(cause) != "" {
 		err = errors.Join(err, cause)
 	}

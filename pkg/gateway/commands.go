@@ -178,7 +178,7 @@ func (g *Gateway) tasksText(at bus.Address) string {
 		g.log.Error("cannot read the reminders", "channel", at.Channel, "chat_id", at.ChatID, "err", err)
 	}
 	for _, s := range schedules {
-		fmt.Fprintf(&b, "- reminder `%s` at %s: %s\n", s.ID, s.Due.Format("2006-01-02 15:04:05 MST"), s.Text)
+		fmt.Fprintf(&b, "- reminder `%s` at %s: %s\n", s.ID, s.Due.In(g.Zone(g.work, at, s.Due.Location())).Format("2006-01-02 15:04:05 MST"), s.Text)
 	}
 	if b.Len() == 0 {
 		return "Nothing runs in the background here and no reminder is set."

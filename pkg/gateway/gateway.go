@@ -268,6 +268,10 @@ func (g *Gateway) restore(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("gateway: read the messages of a turn: %w", err)
 		}
+		if len(rows) == 0 { // nothing is left to answer
+			g.cfg.Store.Post(store.Tx{End: []string{t.ID}})
+			continue
+		}
 		g.lanes.resume(t, rows) //nolint:contextcheck // workers live as long as the gateway, not as this call
 	}
 	for _, addr := range lanes {

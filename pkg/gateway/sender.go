@@ -148,10 +148,10 @@ func (s *senders) enqueue(rows []store.Outbound) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stopping {
+		return // they wait in the ledger
+	}
 	for _, row := range rows {
-		if s.stopping {
-			return // they wait in the ledger
-		}
 		addr := row.Message.Address
 		ln, ok := s.m[addr]
 		if !ok {
@@ -166,9 +166,12 @@ func (s *senders) enqueue(rows []store.Outbound) {
 	}
 }
 
-// stop lets the senders go on until ctx ends. What is not sent by then stays in
-// the ledger.
+// stop lets the senders go on until ctx ends. What is not sent by then, or
+// comes only now, stays in the ledger.
 func (s *senders) stop(ctx context.Context) {
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
 	gone := make(chan struct{})
 	go func() {
 		s.running.Wait()
@@ -178,9 +181,6 @@ func (s *senders) stop(ctx context.Context) {
 	case <-gone:
 	case <-ctx.Done():
 	}
-	s.mu.Lock()
-	s.stopping = true
-	s.mu.Unlock()
 	s.g.cut()
 	<-gone
 }
