@@ -80,7 +80,7 @@ func newRig(ctx context.Context, cfg rigConfig) (*rig, error) {
 	var errs [3]error
 	r.telegramURL, errs[0] = r.serve(ctx, r.tap(telegram))
 	r.discordURL, errs[1] = r.serve(ctx, discord)
-	r.modelURL, errs[2] = r.serve(ctx, withModelList(model))
+	r.modelURL, errs[2] = r.serve(ctx, model)
 	r.modelURL += "/v1"
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, errors.Join(err, r.close())
@@ -119,19 +119,6 @@ func (r *rig) close() error {
 	}
 	r.serving.Wait()
 	return errors.Join(r.failed...)
-}
-
-// withModelList adds the list of models, which a client asks for to see whether
-// its key is good.
-func withModelList(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || r.URL.Path != "/v1/models" || r.Header.Get("Authorization") != "Bearer "+modelKey {
-			h.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"object":"list","data":[{"id":%q,"object":"model","created":1,"owned_by":"loadtest"}]}`, modelName)
-	})
 }
 
 // tap notes when the first poll came and when each update was handed over.
