@@ -57,6 +57,8 @@ type call struct {
 	ctx   context.Context //nolint:containedctx // the SDK's interface takes none
 	http  *http.Client
 	wrote atomic.Bool // the request may have reached the platform
+
+	status int // of the answer; 0 if there was none
 }
 
 // Do sends req bound to the call's context.
@@ -64,7 +66,11 @@ func (c *call) Do(req *http.Request) (*http.Response, error) {
 	ctx := httptrace.WithClientTrace(c.ctx, &httptrace.ClientTrace{
 		WroteHeaders: func() { c.wrote.Store(true) },
 	})
-	return c.http.Do(req.WithContext(ctx)) //nolint:gosec // the address is the operator's
+	resp, err := c.http.Do(req.WithContext(ctx)) //nolint:gosec // the address is the operator's
+	if err == nil {
+		c.status = resp.StatusCode
+	}
+	return resp, err
 }
 
 // callError is why a request failed, without the token.
@@ -105,6 +111,9 @@ func (c *client) request(ctx context.Context, method string, params tgbotapi.Par
 	}
 	if transport, ok := errors.AsType[*url.Error](err); ok {
 		err = transport.Err // the URL around it holds the token
+	}
+	if under.status != 0 {
+		err = fmt.Errorf("no proper answer, HTTP status %d: %w", under.status, err)
 	}
 	if text := err.Error(); strings.Contains(text, string(c.token)) && c.token != "" {
 		err = errors.New(c.redact(text))

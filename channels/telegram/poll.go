@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -49,6 +50,9 @@ func (c *Channel) Run(ctx context.Context, in bus.Inbox) error {
 	defer c.api.http.CloseIdleConnections()
 	if c.cfg.Token == "" {
 		return fmt.Errorf("telegram: %s: no token; put the one @BotFather gave you into channels.%s.token or TELEGRAM_BOT_TOKEN: %w", c.name, c.name, channels.ErrSetup)
+	}
+	if u, err := url.Parse(c.cfg.APIBase); err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+		return fmt.Errorf("telegram: %s: channels.%s.api_base has to be an address such as https://api.telegram.org: %w", c.name, c.name, channels.ErrSetup)
 	}
 	p := &poller{Channel: c, in: in, wait: newBackOff()}
 	err := p.run(ctx)

@@ -55,7 +55,7 @@ func (r *renderer) measure(markdown string) int {
 // render is pure and safe for concurrent use.
 func (r *renderer) render(markdown string) (string, []entity) {
 	markdown = clean(markdown)
-	if !hasMarkup(markdown) {
+	if !hasMarkup(markdown) || nestsTooDeep(markdown) {
 		return markdown, nil
 	}
 	source := []byte(markdown + "\n") // without it the parser loses a fence's last info string
@@ -107,6 +107,29 @@ func hasMarkup(s string) bool {
 				return true // perhaps a list
 			}
 			lineStart = false
+		}
+	}
+	return false
+}
+
+// maxNesting is how many quotes and lists may stand within one another. Nobody
+// writes that many, and the parser's work grows with their square.
+const maxNesting = 32
+
+// nestsTooDeep reports whether a line opens more quotes and lists than that.
+func nestsTooDeep(s string) bool {
+	marks, leading := 0, true
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\n':
+			marks, leading = 0, true
+		case !leading || strings.IndexByte(" \t0123456789", c) >= 0:
+		case strings.IndexByte(">-+*.)", c) < 0:
+			leading = false
+		case c == '>' || strings.HasPrefix(s[i+1:], " "):
+			if marks++; marks > maxNesting {
+				return true
+			}
 		}
 	}
 	return false

@@ -93,6 +93,20 @@ func TestRenderKeepsWhatWouldVanish(t *testing.T) {
 	}
 }
 
+func TestRenderIsNotStalledByNesting(t *testing.T) {
+	t.Parallel()
+	r := newRenderer()
+	for _, mark := range []string{">", "> ", "- ", "1. ", "* > + "} {
+		deep := strings.Repeat(mark, 30000/len(mark)) + "x"
+		if got, _ := r.render(deep); got != deep {
+			t.Errorf("%q nested deeply became %d of %d bytes", mark, len(got), len(deep))
+		}
+	}
+	if got, _ := r.render("> > - x"); got != "• x" {
+		t.Errorf("shallow nesting: %q", got)
+	}
+}
+
 func TestRenderWritesOutLinksBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	text, entities := newRenderer().render(strings.Repeat("[a](https://example.org/x) ", maxEntities+1))

@@ -248,6 +248,12 @@ func TestPollingTrouble(t *testing.T) {
 			t.Errorf("Run = %v", err)
 		}
 	})
+	bubble(t, "no address", func(t *testing.T) {
+		b := newBench(t, func(c *telegram.Config) { c.APIBase = "api.telegram.org" })
+		if err := b.ch.Run(t.Context(), b.in); !errors.Is(err, channels.ErrSetup) || !strings.Contains(err.Error(), "api_base") {
+			t.Errorf("Run = %v", err)
+		}
+	})
 }
 
 func TestSend(t *testing.T) {
