@@ -147,7 +147,7 @@ func (s *scripted) PublishInbound(ctx context.Context, b bus.Batch) error {
 func answers(text string) []string {
 	switch {
 	case strings.HasPrefix(text, "remind me"):
-		return []string{"All right, I will remind you in 5 seconds.", "**Reminder:** stretch"}
+		return []string{"All right, I will remind you in 5 seconds.", "⏰ stretch"}
 	case strings.Contains(text, "disk"):
 		return []string{"Here is a quick way to find out:\n\n1. See which file system is full.\n2. Look for the largest folders on it.\n3. Check the usual suspects: logs and old packages.\n\n" +
 			"```sh\ndf -h /\ndu -xh --max-depth=1 /var 2>/dev/null | sort -h | tail -5\njournalctl --vacuum-size=200M   # keeps the newest logs\n```\n\nIf `/var/log` leads the list, the last command alone may be enough."}
@@ -168,7 +168,7 @@ func serveScripted(t *testing.T, cfg Config) (c *Channel, url string) {
 
 func scheme(name string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}, {Name: "hover", Value: "hover"}}
+		features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
 		return err
 	})
@@ -205,7 +205,7 @@ func converse(t *testing.T, name string, size chromedp.Action[chromedp.Void], co
 		t.Errorf("the block of code says %q", code)
 	}
 	words := eval[string](b, `document.getElementById("log").innerText`)
-	for _, want := range []string{"Reminder: stretch", "usual suspects", "Copy", "My disk is nearly full"} {
+	for _, want := range []string{"⏰ stretch", "usual suspects", "Copy", "My disk is nearly full"} {
 		if !strings.Contains(words, want) {
 			t.Errorf("%q is not shown in %q", want, words)
 		}

@@ -387,6 +387,7 @@ func TestNew(t *testing.T) {
 		if code, _ := b.post("message-1", "old"); code != http.StatusAccepted {
 			t.Fatal(code)
 		}
+		next(t, events)
 		if code, _ := b.post("message-2", "/New  please"); code != http.StatusAccepted {
 			t.Fatal(code)
 		}
@@ -394,7 +395,6 @@ func TestNew(t *testing.T) {
 		if got, want := texts(b.open().Lines), []string{"user: /New  please", "assistant: <p>fresh</p>"}; !slices.Equal(got, want) {
 			t.Errorf("shown: %q, want %q", got, want)
 		}
-		next(t, events)
 		asked := next(t, events)
 		var cleared struct {
 			Before int64 `json:"before"`

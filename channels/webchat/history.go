@@ -55,6 +55,7 @@ func (c *Channel) past(ctx context.Context, chat string) (lines []shown, cursor 
 		}
 	}
 	old = before(old, events)
+	lines = make([]shown, 0, len(old)+len(events))
 	for _, l := range old {
 		if l.Role == providers.RoleUser || l.Role == providers.RoleAssistant {
 			lines = append(lines, c.showLine(l))
