@@ -99,6 +99,9 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 }
 
 func number(s string, unit time.Duration) (time.Duration, bool) {
+	if s == "" { // as in nearly every answer
+		return 0, false
+	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsNaN(f) {
 		return 0, false
