@@ -1,12 +1,11 @@
 package telegram_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"testing"
-
-	"context"
 
 	"github.com/dragoman-chat/dragoman/channels/telegram"
 	tt "github.com/dragoman-chat/dragoman/channels/telegram/telegramtest"
