@@ -14,7 +14,9 @@ type entry struct {
 	name string
 	tool Tool
 	def  providers.ToolDefinition
-	args *argChecker // nil: the tool checks its arguments itself
+	args *argChecker
+
+	ownArgs bool // the tool checks its arguments itself
 
 	perCall  bool          // instances are made per call; the setters below are nil
 	executor AsyncExecutor // takes its callback with the call
@@ -51,7 +53,9 @@ func newEntry(tool Tool) (e *entry, err error) {
 	e.def = providers.ToolDefinition{Type: "function", Function: providers.ToolFunctionDefinition{
 		Name: e.name, Description: tool.Description(), Parameters: params,
 	}}
-	if _, ok := tool.(interface{ checksArgs() }); !ok {
+	if t, ok := tool.(interface{ ownArgs() *argChecker }); ok {
+		e.args, e.ownArgs = t.ownArgs(), true
+	} else {
 		e.args = newArgChecker(params)
 	}
 	if t, ok := As[interface {
@@ -105,9 +109,6 @@ func (e *entry) strict() error {
 	}
 	if t, ok := e.def.Function.Parameters["type"]; ok && t != "object" {
 		return fmt.Errorf("the schema must be of type object, not %v", t)
-	}
-	if e.args == nil {
-		return nil
 	}
 	return e.args.compile(nil, e.name)
 }

@@ -76,7 +76,7 @@ func (c *core) guarded(ctx context.Context, e *entry, call *callState, args map[
 			result = c.panicked(ctx, call, p)
 		}
 	}()
-	if e.args != nil {
+	if !e.ownArgs {
 		if wrong := e.args.check(c.logger, e.name, args); wrong != "" {
 			return ErrorResult(wrong).WithError(errBadArgs)
 		}

@@ -55,8 +55,8 @@ func (b *funcBase) Name() string                       { return b.name }
 func (b *funcBase) Description() string                { return b.description }
 func (b *funcBase) Parameters() map[string]interface{} { return b.shape.schema }
 
-// checksArgs tells the registry not to check the arguments a second time.
-func (b *funcBase) checksArgs() {}
+// ownArgs tells the registry not to check the arguments a second time.
+func (b *funcBase) ownArgs() *argChecker { return b.args }
 
 // decode reads args into in. It returns nil, or what the model has to know.
 func (b *funcBase) decode(args map[string]interface{}, in any) *ToolResult {

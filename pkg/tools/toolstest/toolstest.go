@@ -115,7 +115,7 @@ func (k *kit) wrongArguments(t *testing.T) {
 		if required && !result.IsError {
 			t.Errorf("Execute(%v) without a required argument is no error: %q", args, result.ForLLM)
 		}
-		if result := r.Execute(k.ctx, k.tool.Name(), args); required && !result.IsError {
+		if result := k.through(t, r, args); required && !result.IsError {
 			t.Errorf("the registry lets %v through without a required argument", args)
 		}
 	}
@@ -127,11 +127,17 @@ func (k *kit) wrongArguments(t *testing.T) {
 			}
 			args[name] = wrong
 			k.call(t, k.ctx, args)
-			if result := r.Execute(k.ctx, k.tool.Name(), args); !result.IsError {
+			if result := k.through(t, r, args); !result.IsError {
 				t.Errorf("the registry lets %s=%#v through: %q", name, wrong, result.ForLLM)
 			}
 		}
 	}
+}
+
+// through runs the tool through a registry that has nobody to report to.
+func (k *kit) through(t *testing.T, r *tools.ToolRegistry, args map[string]interface{}) *tools.ToolResult {
+	t.Helper()
+	return k.wait(t, args, func() *tools.ToolResult { return r.Execute(k.ctx, k.tool.Name(), args) })
 }
 
 // wrongFor returns values that are not of a JSON type.
@@ -178,7 +184,7 @@ func (k *kit) atOnce(t *testing.T) {
 	r := k.registry(t)
 	var wg sync.WaitGroup
 	for i := range conversations {
-		wg.Go(func() {
+		wg.Go(func() { // a failing ask ends this goroutine alone
 			for _, args := range k.examples {
 				k.ask(t, r, fmt.Sprintf("chat-%d", i), args)
 			}
@@ -193,6 +199,17 @@ func (k *kit) call(t *testing.T, ctx context.Context, args map[string]interface{
 	ctx, cancel := context.WithTimeout(ctx, k.patience)
 	defer cancel()
 	before := encode(t, args)
+	result := k.wait(t, args, func() *tools.ToolResult { return k.tool.Execute(ctx, args) })
+	if after := encode(t, args); !bytes.Equal(before, after) {
+		t.Errorf("Execute changes its arguments from %s to %s", before, after)
+	}
+	k.checkResult(t, result)
+	return result
+}
+
+// wait runs a call on a goroutine of its own and gives it up when it hangs.
+func (k *kit) wait(t *testing.T, args map[string]interface{}, run func() *tools.ToolResult) *tools.ToolResult {
+	t.Helper()
 	done := make(chan *tools.ToolResult, 1)
 	go func() {
 		defer func() {
@@ -200,7 +217,7 @@ func (k *kit) call(t *testing.T, ctx context.Context, args map[string]interface{
 				done <- tools.ErrorResult(fmt.Sprintf("panic: %v", p)).WithError(errPanic)
 			}
 		}()
-		done <- k.tool.Execute(ctx, args)
+		done <- run()
 	}()
 	timer := time.NewTimer(k.patience)
 	defer timer.Stop()
@@ -209,10 +226,6 @@ func (k *kit) call(t *testing.T, ctx context.Context, args map[string]interface{
 		if result != nil && result.Err == errPanic { //nolint:errorlint // our own, never wrapped
 			t.Fatalf("Execute(%v): %s", args, result.ForLLM)
 		}
-		if after := encode(t, args); !bytes.Equal(before, after) {
-			t.Errorf("Execute changes its arguments from %s to %s", before, after)
-		}
-		k.checkResult(t, result)
 		return result
 	case <-timer.C:
 		t.Fatalf("Execute(%v) does not return within %s", args, k.patience)
@@ -233,11 +246,13 @@ func (k *kit) ask(t *testing.T, r *tools.ToolRegistry, chat string, args map[str
 	ctx, cancel := context.WithTimeout(k.ctx, k.patience)
 	defer cancel()
 	reports := make(chan *tools.ToolResult, 2)
-	result := r.ExecuteWithContext(ctx, k.tool.Name(), args, "test", chat, func(ctx context.Context, result *tools.ToolResult) {
-		if c, ok := tools.CallFrom(ctx); !ok || c.ChatID != chat {
-			t.Errorf("the report of %s comes with the call of %q", chat, c.ChatID)
-		}
-		reports <- result
+	result := k.wait(t, args, func() *tools.ToolResult {
+		return r.ExecuteWithContext(ctx, k.tool.Name(), args, "test", chat, func(ctx context.Context, result *tools.ToolResult) {
+			if c, ok := tools.CallFrom(ctx); !ok || c.ChatID != chat {
+				t.Errorf("the report of %s comes with the call of %q", chat, c.ChatID)
+			}
+			reports <- result
+		})
 	})
 	k.checkResult(t, result)
 	if !result.Async {
