@@ -19,7 +19,6 @@ func receiveRules() []rule {
 		{"mention", needsGroups, mention},
 		{"reply-to-bot", needsGroups, replyToBot},
 		{"reply-to-person", needsGroups, replyToPerson},
-		{"reply-to-other-bot", needsGroups, replyToOtherBot},
 		{"command", nil, command},
 		{"command-addressed", needsGroups, commandAddressed},
 		{"quoted", nil, quoted},
@@ -161,15 +160,6 @@ func replyToPerson(r *rig) {
 	}
 }
 
-func replyToOtherBot(r *rig) {
-	r.start()
-	g := r.Groups[0]
-	first := r.hear(Message{Chat: g, By: OtherBot, Text: "I am a bot, too"})
-	if m := r.hear(Message{Chat: g, Text: "why", ReplyTo: first.MessageID}); m.ReplyToBot {
-		r.t.Errorf("a reply to another bot counts as one to ours: %+v", m)
-	}
-}
-
 func command(r *rig) {
 	r.start()
 	d := r.Direct[0]
@@ -243,8 +233,13 @@ func media(r *rig) {
 
 func botSender(r *rig) {
 	r.start()
-	if m := r.hear(Message{Chat: r.Groups[0], By: OtherBot, Text: "I am a bot, too"}); !m.Sender.Bot || m.Sender.ID == "" {
-		r.t.Errorf("another bot's message: got %+v", m)
+	g := r.Groups[0]
+	first := r.hear(Message{Chat: g, By: OtherBot, Text: "I am a bot, too"})
+	if !first.Sender.Bot || first.Sender.ID == "" {
+		r.t.Errorf("another bot's message: got %+v", first)
+	}
+	if m := r.hear(Message{Chat: g, Text: "why", ReplyTo: first.MessageID}); m.ReplyToBot {
+		r.t.Errorf("a reply to another bot counts as one to ours: %+v", m)
 	}
 }
 
