@@ -100,7 +100,8 @@ func (c *client) request(ctx context.Context, method string, params tgbotapi.Par
 		return nil
 	}
 	failed := &callError{method: method, wrote: under.wrote.Load()}
-	if answer, ok := errors.AsType[*tgbotapi.Error](err); ok {
+	answer, ok := errors.AsType[*tgbotapi.Error](err)
+	if ok && answer.Code != 0 {
 		failed.code = answer.Code
 		failed.retry = time.Duration(answer.RetryAfter) * time.Second
 		failed.moved = answer.MigrateToChatID
@@ -108,6 +109,9 @@ func (c *client) request(ctx context.Context, method string, params tgbotapi.Par
 		failed.wrote = answer.Code >= http.StatusInternalServerError
 		failed.err = fmt.Errorf("%d %s", answer.Code, c.redact(answer.Message))
 		return failed
+	}
+	if ok { // JSON that somebody between us and the platform wrote
+		err = errors.New("not the Bot API's JSON")
 	}
 	if transport, ok := errors.AsType[*url.Error](err); ok {
 		err = transport.Err // the URL around it holds the token

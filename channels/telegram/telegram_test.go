@@ -347,6 +347,7 @@ func TestSendOutcomes(t *testing.T) {
 	}{
 		{"gateway page", answer{502, "<html>Bad Gateway</html>"}, channels.ErrUnknownOutcome, channels.ErrPermanent},
 		{"gateway in JSON", answer{502, `{"ok":false,"error_code":502,"description":"Bad Gateway"}`}, channels.ErrUnknownOutcome, channels.ErrPermanent},
+		{"somebody else's JSON", answer{502, `{"message":"upstream timed out"}`}, channels.ErrUnknownOutcome, channels.ErrPermanent},
 		{"half an answer", answer{200, `{"ok":true,"result":{"mess`}, channels.ErrUnknownOutcome, channels.ErrPermanent},
 		{"revoked token", answer{401, `{"ok":false,"error_code":401,"description":"Unauthorized"}`}, channels.ErrNotReady, channels.ErrPermanent},
 		{"kicked", answer{403, `{"ok":false,"error_code":403,"description":"Forbidden: bot was kicked"}`}, channels.ErrPermanent, channels.ErrUnknownOutcome},
