@@ -66,7 +66,7 @@ func CallFrom(ctx context.Context) (call Call, ok bool) {
 }
 
 // WithCall returns a context for a turn: every call made under it starts from
-// c. The loop and the registry fill in ID, Tool, Channel, ChatID and Round. A
+// c. The loop and the registry fill in ID, Tool, Label, Channel, ChatID and Round. A
 // call made with ExecuteWithContext keeps c.ID if it is set.
 func WithCall(ctx context.Context, c Call) context.Context {
 	return context.WithValue(ctx, callKeyType{}, &callState{Call: c})
@@ -85,6 +85,7 @@ func newCallState(ctx context.Context, channel, chatID string) *callState {
 	s := &callState{}
 	if base := stateFrom(ctx); base != nil {
 		s.Call = base.Call
+		s.Label = ""
 	}
 	if channel != "" && chatID != "" {
 		s.Channel, s.ChatID = channel, chatID

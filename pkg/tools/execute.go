@@ -60,6 +60,7 @@ func (r *ToolRegistry) run(ctx context.Context, e *entry, call *callState, args 
 	if args == nil {
 		args = map[string]interface{}{}
 	}
+	call.Label = e.label(args)
 	began := time.Now()
 	if r.core.logger.Enabled(ctx, slog.LevelDebug) {
 		r.core.logger.LogAttrs(ctx, slog.LevelDebug, "tool start", call.attrs()...)
@@ -125,7 +126,7 @@ func (c *core) runTicketed(ctx context.Context, e *entry, call *callState, args 
 	var h *hold
 	var result *ToolResult
 	// Deferred, so that a panic gives the ticket and the instance back too.
-	defer func() { t.returned(result, h, args) }()
+	defer func() { t.returned(result, h) }()
 	if e.lock == nil {
 		result = e.invoke(ctx, call, args)
 		return result

@@ -81,7 +81,8 @@ type (
 // wait for a legacy tool that is busy in another conversation. yield is called
 // when the wait begins and releases the slot; the function it returns is called
 // once when the wait is over, takes the slot again and may block until its
-// context ends. Both run on the goroutine of the call.
+// context ends. Both run on the goroutine of the call. A nil yield takes away
+// what an outer context had; background tasks have none anyway.
 func WithYield(ctx context.Context, yield func() (resume func(context.Context) error)) context.Context {
 	return context.WithValue(ctx, yieldKeyType{}, yield)
 }

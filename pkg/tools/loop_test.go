@@ -315,7 +315,7 @@ func TestLoopAsyncCallback(t *testing.T) {
 	}
 	reports := make(chan string, 1)
 	run(func(call tools.Call) tools.AsyncCallback {
-		if call.ID != "1" || call.Tool != "work" || call.ChatID != "1" {
+		if call.ID != "1" || call.Tool != "work" || call.ChatID != "1" || call.Label != "dig" {
 			t.Errorf("a callback was asked for %+v", call)
 		}
 		return func(_ context.Context, result *tools.ToolResult) { reports <- call.ID + " " + result.ForLLM }

@@ -213,12 +213,16 @@ func (l *loop) call(ctx context.Context, round int, tc providers.ToolCall, finis
 	call := newCallState(ctx, l.channel, l.chatID)
 	call.ID = l.prefix + tc.ID
 	call.Tool, call.Round = tc.Name, round
+	e := l.entry(tc.Name)
+	if e != nil {
+		call.Label = e.label(tc.Arguments)
+	}
 	if err := l.checkpoint(ctx, Record{Kind: RecordBegin, Round: round, Call: call.Call}); err != nil {
 		return false, err
 	}
 	l.event(Event{Kind: EventToolStart, Round: round, Call: call.Call})
 	began := time.Now()
-	result := l.execute(ctx, tc, call, finish)
+	result := l.execute(ctx, e, tc, call, finish)
 	took := time.Since(began)
 
 	m := providers.Message{Role: providers.RoleTool, Content: resultText(result), ToolCallID: tc.ID}
@@ -228,8 +232,16 @@ func (l *loop) call(ctx context.Context, round int, tc providers.ToolCall, finis
 	return true, err
 }
 
+// entry finds a tool by name; nil if there is none, or no tools at all.
+func (l *loop) entry(name string) *entry {
+	if l.cfg.Tools == nil {
+		return nil
+	}
+	return l.cfg.Tools.table().byName[name]
+}
+
 // execute runs a call, or says why it cannot be run.
-func (l *loop) execute(ctx context.Context, tc providers.ToolCall, call *callState, finish string) *ToolResult {
+func (l *loop) execute(ctx context.Context, e *entry, tc providers.ToolCall, call *callState, finish string) *ToolResult {
 	tools := l.cfg.Tools
 	switch {
 	case finish == providers.FinishLength || finish == providers.FinishContentFilter:
@@ -244,7 +256,6 @@ func (l *loop) execute(ctx context.Context, tc providers.ToolCall, call *callSta
 		return ErrorResult(textBadJSON)
 	}
 	call.core = tools.core
-	e := tools.table().byName[tc.Name]
 	var cb AsyncCallback
 	if e != nil && e.canAsync && l.cfg.AsyncCallback != nil {
 		cb = l.cfg.AsyncCallback(call.Call)

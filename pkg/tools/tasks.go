@@ -53,7 +53,7 @@ func (r *ToolRegistry) Outstanding(channel, chatID string) []Task {
 	for _, t := range r.core.tasks.of(bus.Address{Channel: channel, ChatID: chatID}) {
 		t.mu.Lock()
 		if t.phase == phaseDetached {
-			list = append(list, Task{Call: t.call.Call, Label: t.label, Started: t.started})
+			list = append(list, Task{Call: t.call.Call, Label: t.call.Label, Started: t.started})
 		}
 		t.mu.Unlock()
 	}

@@ -129,7 +129,7 @@ func TestOutstandingAndCancel(t *testing.T) {
 		r.ExecuteWithContext(t.Context(), "work", what("other"), "test", "2", ignore)
 
 		list := r.Outstanding("test", "1")
-		if len(list) != 2 || list[0].Label != "the first thing" || list[0].Call.ID != "c1" || list[0].Call.Principal != "test:9" {
+		if len(list) != 2 || list[0].Label != "the first thing" || list[0].Call.ID != "c1" || list[0].Call.Label != list[0].Label || list[0].Call.Principal != "test:9" {
 			t.Fatalf("outstanding: %+v", list)
 		}
 		if n := len([]rune(list[1].Label)); n != 60 {

@@ -46,7 +46,6 @@ type ticket struct {
 	phase phase
 	timer *time.Timer
 	hold  *hold // kept until the ticket is closed
-	label string
 }
 
 // ttl is how long a background task of the tool may take. A tool that is taken
@@ -90,7 +89,7 @@ func (t *ticket) address() bus.Address {
 
 // returned is told what Execute came to; result is nil if it panicked or
 // returned nil. h is the call's hold on a legacy instance, if it has one.
-func (t *ticket) returned(result *ToolResult, h *hold, args map[string]interface{}) {
+func (t *ticket) returned(result *ToolResult, h *hold) {
 	t.unlink()
 	if result == nil || !result.Async {
 		if t.end() != phaseClosed {
@@ -106,7 +105,6 @@ func (t *ticket) returned(result *ToolResult, h *hold, args map[string]interface
 	t.mu.Lock()
 	if t.phase == phaseRunning {
 		t.phase = phaseDetached
-		t.label = label(t.entry.def.Function.Parameters, args)
 		t.timer = time.AfterFunc(t.ttl, t.expire)
 	}
 	if t.phase != phaseClosed && t.entry.holdsUntilDone() {
@@ -255,10 +253,13 @@ func (t *ticket) letGo() {
 // maxLabel bounds a task's label, in runes.
 const maxLabel = 60
 
-// label says what a call is about: its first text argument, the required ones
-// first.
-func label(params, args map[string]interface{}) string {
-	names := slices.Concat(stringList(params["required"]), slices.Sorted(maps.Keys(args)))
+// label says what a call of a tool that may work in the background is about:
+// its first text argument, the required ones first.
+func (e *entry) label(args map[string]interface{}) string {
+	if !e.canAsync {
+		return ""
+	}
+	names := slices.Concat(stringList(e.def.Function.Parameters["required"]), slices.Sorted(maps.Keys(args)))
 	for _, n := range names {
 		text, _ := args[n].(string)
 		if text = strings.Join(strings.Fields(text), " "); text == "" {
