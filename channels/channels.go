@@ -115,7 +115,7 @@ type Gate struct {
 	AllowChats []string `yaml:"allow_chats"`
 	// Groups says when to answer in a group: "mention" (when mentioned, replied
 	// to or commanded), "always" or "never". Empty means "mention".
-	Groups string `yaml:"groups"`
+	Groups string `yaml:"groups" enum:"mention,always,never"`
 }
 
 // Gater is a channel with a gate. Without it everyone is admitted: the

@@ -64,12 +64,12 @@ func (m *Model) setDefaults() { m.MaxConcurrent, m.Timeout = 64, 2*time.Minute }
 // Store says where the ledger is kept.
 type Store struct {
 	Driver     string `yaml:"driver"`
-	Durability string `yaml:"durability"` // "full" survives a power cut, "fast" the process only
+	Durability string `yaml:"durability" enum:"full,fast"` // "full" survives a power cut, "fast" the process only
 }
 
 // Tools configures the built-in tools.
 type Tools struct {
-	Workspace string `yaml:"workspace"` // WorkspacePerConversation or WorkspaceShared
+	Workspace string `yaml:"workspace" enum:"per_conversation,shared"`
 }
 
 // Values of Tools.Workspace.
@@ -80,8 +80,8 @@ const (
 
 // Log configures the log.
 type Log struct {
-	Level  string `yaml:"level"`  // debug, info, warn or error
-	Format string `yaml:"format"` // text or json
+	Level  string `yaml:"level" enum:"debug,info,warn,error"`
+	Format string `yaml:"format" enum:"text,json"`
 }
 
 // Health configures the endpoint with /healthz and /readyz.
@@ -164,10 +164,13 @@ func build(doc *document) (*Config, error) {
 	return cfg, nil
 }
 
+// offline is the provider that needs nothing.
+const offline = "offline"
+
 // fill adds what stands in for absent parts.
 func (d *decoder) fill(cfg *Config) {
 	if len(cfg.Models) == 0 {
-		m := Model{Provider: "offline"}
+		m := Model{Provider: offline}
 		m.setDefaults()
 		cfg.Models = map[string]Model{"main": m}
 	}

@@ -169,14 +169,15 @@ func TestMistakes(t *testing.T) {
 		{"iterations", "agent: {max_iterations: 0}\n", []string{`config.yaml:1: agent.max_iterations: expected a value from 1 to 1000, found 0`}},
 		{"negative limit", "agent: {turns_per_minute: -1}\n", []string{`config.yaml:1: agent.turns_per_minute: expected a value from 0 to 100000, found -1`}},
 		{"short timeout", "agent: {turn_timeout: 5ms}\n", []string{`config.yaml:1: agent.turn_timeout: expected a value from 1s to 24h0m0s, found 5ms`}},
-		{"unknown model", "agent: {model: mian}\nmodels: {main: {provider: openai}}\n", []string{`config.yaml:1: agent.model: there is no model "mian": did you mean "main"?`}},
-		{"which model", "models: {a: {provider: openai}, b: {provider: openai}}\n", []string{`config.yaml: agent.model: there is no model "main": there are a, b`}},
-		{"unknown fallback", "models: {main: {provider: openai, fallback: [lcoal]}, local: {provider: openai}}\n", []string{
+		{"unknown model", "agent: {model: mian}\nmodels: {main: {provider: openai, model: m}}\n", []string{`config.yaml:1: agent.model: there is no model "mian": did you mean "main"?`}},
+		{"which model", "models: {a: {provider: openai, model: m}, b: {provider: openai, model: m}}\n", []string{`config.yaml: agent.model: there is no model "main": there are a, b`}},
+		{"unknown fallback", "models: {main: {provider: openai, model: m, fallback: [lcoal]}, local: {provider: openai, model: m}}\n", []string{
 			`config.yaml:1: models.main.fallback[0]: there is no model "lcoal": did you mean "local"?`,
 		}},
-		{"own fallback", "models: {main: {provider: openai, fallback: [main]}}\n", []string{`config.yaml:1: models.main.fallback[0]: a model cannot stand in for itself`}},
-		{"no provider", "models:\n  main:\n    model: gpt\n", []string{`config.yaml:3: models.main.provider: say who serves the model, for example openai`}},
-		{"address without scheme", "models: {main: {provider: openai, base_url: \"localhost:11434\"}}\n", []string{`config.yaml:1: models.main.base_url: expected an address that begins with http:// or https://`}},
+		{"own fallback", "models: {main: {provider: openai, model: m, fallback: [main]}}\n", []string{`config.yaml:1: models.main.fallback[0]: a model cannot stand in for itself`}},
+		{"no provider", "models:\n  main:\n    model: gpt\n", []string{`config.yaml:3: models.main.provider: is missing: say who serves the model, for example openai`}},
+		{"no model", "models:\n  main:\n    provider: openai\n", []string{`config.yaml:3: models.main.model: is missing: say which one, by its name at the provider`}},
+		{"address without scheme", "models: {main: {provider: openai, model: m, base_url: \"localhost:11434\"}}\n", []string{`config.yaml:1: models.main.base_url: expected an address that begins with http:// or https://`}},
 		{"channel name", "channels: {\"my bot\": {type: telegram}}\n", []string{`config.yaml:1: channels.my bot: a channel's name has only letters, digits, - and _`}},
 		{"workspace", "tools: {workspace: common}\n", []string{`config.yaml:1: tools.workspace: expected per_conversation or shared, found "common"`}},
 		{"durability", "store: {durability: none}\n", []string{`config.yaml:1: store.durability: expected full or fast, found "none"`}},
@@ -188,6 +189,7 @@ func TestMistakes(t *testing.T) {
 		{"data folder", "data_dir: \"\"\n", []string{`config.yaml:1: data_dir: must name a folder`}},
 		{"secret file", "models:\n  main:\n    provider: openai\n    api_key: file:/nonexistent/key\n", []string{`config.yaml:4: models.main.api_key: there is no file /nonexistent/key`}},
 		{"several at once, by line", "log: {level: 7, colour: red}\nagent:\n  max_iterations: x\nowners: {}\nmodels: {main: {api_key: \"${NO}\"}}\n", []string{
+			`config.yaml:1: log.level: expected debug or info or warn or error, found "7"`,
 			`config.yaml:1: unknown key "colour" in log: known here are level, format`,
 			`config.yaml:3: agent.max_iterations: expected a whole number, found "x"`,
 			`config.yaml:4: owners: expected a list, found keys and values`,
@@ -352,10 +354,10 @@ func TestSecrets(t *testing.T) {
 	text := `
 agent: {model: a}
 models:
-  a: {provider: openai, api_key: "file:` + filepath.Join(dir, "key") + `"}
-  b: {provider: openai, api_key: file:key}
-  c: {provider: openai, api_key: "file:${WHERE}/key"}
-  d: {provider: openai, api_key: "${KEY}"}
+  a: {provider: openai, model: m, api_key: "file:` + filepath.Join(dir, "key") + `"}
+  b: {provider: openai, model: m, api_key: file:key}
+  c: {provider: openai, model: m, api_key: "file:${WHERE}/key"}
+  d: {provider: openai, model: m, api_key: "${KEY}"}
 channels:
   one: {token: channel-token}
 `
@@ -413,7 +415,7 @@ func TestMistakesShowNoSecret(t *testing.T) {
 
 func TestNamesTheProgramKnows(t *testing.T) {
 	known := Names{Channels: []string{"console", "telegram", "webchat"}, Providers: []string{"offline", "openai"}, Stores: []string{"memory"}}
-	cfg := load(t, "models:\n  main: {provider: opnai}\nchannels:\n  telegrm: {}\n  work:\n    type: slack\nstore: {driver: sqlite}\n", vars())
+	cfg := load(t, "models:\n  main: {provider: opnai, model: m}\nchannels:\n  telegrm: {}\n  work:\n    type: slack\nstore: {driver: sqlite}\n", vars())
 	err := cfg.Check(known)
 	var mistake *Error
 	if !errors.As(err, &mistake) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,10 +111,11 @@ func (d *decoder) found(n *yaml.Node) string {
 	return strconv.Quote(string(text))
 }
 
-// field is one key a struct understands.
+// field is one key a struct understands, and what its tags ask of the value.
 type field struct {
 	name  string
 	index []int
+	tag   reflect.StructTag
 }
 
 // fieldsOf lists the keys of a struct type, those of inlined structs included.
@@ -126,13 +128,13 @@ func fieldsOf(t reflect.Type) []field {
 			continue
 		case opts == "inline" && f.Type.Kind() == reflect.Struct:
 			for _, in := range fieldsOf(f.Type) {
-				out = append(out, field{in.name, append([]int{f.Index[0]}, in.index...)})
+				out = append(out, field{in.name, append([]int{f.Index[0]}, in.index...), in.tag})
 			}
 			continue
 		case name == "":
 			name = strings.ToLower(f.Name)
 		}
-		out = append(out, field{name, f.Index})
+		out = append(out, field{name, f.Index, f.Tag})
 	}
 	return out
 }
@@ -155,8 +157,43 @@ func (d *decoder) structure(n *yaml.Node, path string, out reflect.Value) {
 			d.unknownKey(key, path, known)
 			continue
 		}
+		before := len(d.problems)
 		d.value(val, join(path, key.Value), out.FieldByIndex(known[at].index))
+		if len(d.problems) == before && !isNull(val) {
+			d.tags(known[at], val, join(path, key.Value), out.FieldByIndex(known[at].index))
+		}
 	}
+	for _, f := range known {
+		if what := f.tag.Get("required"); what != "" && out.FieldByIndex(f.index).IsZero() {
+			d.missing(path, f.name, what)
+		}
+	}
+}
+
+// tags checks a value against the tags enum and minimum of its field.
+func (d *decoder) tags(f field, n *yaml.Node, path string, v reflect.Value) {
+	if list := f.tag.Get("enum"); list != "" && v.Kind() == reflect.String {
+		if words := strings.Split(list, ","); !slices.Contains(words, v.String()) {
+			d.expected(n, path, strings.Join(words, " or "))
+		}
+	}
+	low, err := strconv.ParseFloat(f.tag.Get("minimum"), 64)
+	if err != nil {
+		return
+	}
+	if v.CanInt() && float64(v.Int()) < low || v.CanFloat() && v.Float() < low {
+		d.expected(n, path, fmt.Sprintf("a value of at least %v", low))
+	}
+}
+
+// missing reports that the struct at path lacks a key it cannot do without, at
+// the place of the struct if the key is nowhere.
+func (d *decoder) missing(path, key, what string) {
+	at := join(path, key)
+	if _, ok := d.doc.places[at]; !ok {
+		d.doc.places[at] = d.doc.places[path]
+	}
+	d.add(at, "is missing: %s", what)
 }
 
 func (d *decoder) unknownKey(key *yaml.Node, path string, known []field) {

@@ -16,7 +16,7 @@ type Section struct {
 	kind string
 	path string
 	doc  *document
-	node *yaml.Node // a mapping without the key "type", or nil
+	node *yaml.Node // a mapping without the key "type"
 }
 
 // ParseSection reads a section from YAML text, as if it stood under
@@ -47,14 +47,16 @@ func (s Section) Type() string { return s.kind }
 // file: unknown keys and values of the wrong kind are an *Error with file and
 // line. Supported are structs with yaml tags (",inline" included), maps with
 // text keys, lists, text, numbers, booleans, Secret, time.Duration and
-// encoding.TextUnmarshaler. Not for concurrent use with other sections of the
+// encoding.TextUnmarshaler. More tags say what is asked of a field: enum:"a,b"
+// (one of these texts), minimum:"0", and required:"why" for one that must not
+// be left empty, with the words for whoever forgot it. Not for concurrent use with other sections of the
 // same configuration.
 func (s Section) Decode(into any) error {
 	v := reflect.ValueOf(into)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		return errors.New("config: decode a section into a pointer to a struct")
 	}
-	if s.node == nil {
+	if s.doc == nil {
 		return nil
 	}
 	d := decoder{doc: s.doc}
@@ -86,13 +88,13 @@ func (s Section) Errorf(key, format string, args ...any) error {
 
 // section returns an empty section of the type it is named after.
 func (doc *document) section(name string) Section {
-	return Section{name: name, kind: name, path: join("channels", name), doc: doc}
+	return Section{name: name, kind: name, path: join("channels", name), doc: doc, node: &yaml.Node{Kind: yaml.MappingNode}}
 }
 
 // section takes n apart into its type and the rest.
 func (d *decoder) section(n *yaml.Node, path string) Section {
 	name := path[strings.LastIndexByte(path, '.')+1:]
-	s := Section{name: name, kind: name, path: path, doc: d.doc}
+	s := Section{name: name, kind: name, path: path, doc: d.doc, node: &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}}
 	d.note(n, path)
 	if isNull(n) {
 		return s
@@ -101,7 +103,6 @@ func (d *decoder) section(n *yaml.Node, path string) Section {
 		d.expected(n, path, "keys and values")
 		return s
 	}
-	s.node = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
 	if v := d.doc.varOf[n]; v != "" {
 		d.doc.varOf[s.node] = v
 	}

@@ -131,6 +131,57 @@ func TestSectionErrorfPointsIntoTheFile(t *testing.T) {
 	}
 }
 
+type asking struct {
+	Token  Secret  `yaml:"token" required:"what the portal shows"`
+	Groups string  `yaml:"groups" enum:"mention,always,never"`
+	Rate   float64 `yaml:"rate" minimum:"0"`
+	Size   int     `yaml:"size" minimum:"1"`
+}
+
+func TestSectionTagsAskForMore(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		want []string
+	}{
+		{"channels: {work: {token: x, groups: never, rate: 0, size: 1}}\n", nil},
+		{"channels: {work: {token: x, groups: , rate: , size: }}\n", nil}, // left alone
+		{"channels:\n  work:\n", []string{`config.yaml:2: channels.work.token: is missing: what the portal shows`}},
+		{"channels:\n  work: {groups: always}\n", []string{`config.yaml:2: channels.work.token: is missing: what the portal shows`}},
+		{"channels:\n  work:\n    groups: newer\n    token: \"\"\n    rate: -0.5\n    size: 0\n", []string{
+			`config.yaml:3: channels.work.groups: expected mention or always or never, found "newer"`,
+			`config.yaml:4: channels.work.token: is missing: what the portal shows`,
+			`config.yaml:5: channels.work.rate: expected a value of at least 0, found "-0.5"`,
+			`config.yaml:6: channels.work.size: expected a value of at least 1, found "0"`,
+		}},
+		{"channels: {work: {token: x, groups: [a]}}\n", []string{`config.yaml:1: channels.work.groups: expected text, found a list`}},
+	} {
+		err := load(t, tc.text, vars()).Channels["work"].Decode(&asking{})
+		var got []string
+		if mistake, ok := errors.AsType[*Error](err); ok {
+			got = mistake.Problems
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tc.text, diff)
+		}
+	}
+	cfg, err := FromEnv(vars("WEBCHAT_LISTEN", ":1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page struct {
+		Listen string `yaml:"listen"`
+		Token  Secret `yaml:"token" required:"nobody said it"`
+	}
+	want := "environment variable WEBCHAT_LISTEN: channels.webchat.token: is missing: nobody said it"
+	if err := cfg.Channels["webchat"].Decode(&page); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	cfg.Only("console")
+	if err := cfg.Channels["console"].Decode(&asking{}); err == nil || err.Error() != "config: channels.console.token: is missing: what the portal shows" {
+		t.Errorf("an empty section: %v", err)
+	}
+}
+
 func TestSectionRefusesWhatItCannotFill(t *testing.T) {
 	s, err := ParseSection("work", "token: x\n")
 	if err != nil {
@@ -234,7 +285,8 @@ func TestEnvironmentMistakes(t *testing.T) {
 		{vars("DRAGOMAN_TIMEZONE", "Mars"), `environment variable DRAGOMAN_TIMEZONE: timezone: there is no time zone "Mars": write a name such as Europe/Berlin, UTC or Local`},
 		{vars("DRAGOMAN_OWNERS", "ann"), `environment variable DRAGOMAN_OWNERS: owners[0]: expected channel:id, for example telegram:12345, found "ann"`},
 		{vars("DRAGOMAN_HEALTH_LISTEN", "on"), `environment variable DRAGOMAN_HEALTH_LISTEN: health.listen: expected host:port, for example 127.0.0.1:8081, found "on"`},
-		{vars("OPENAI_BASE_URL", "localhost"), `environment variable OPENAI_BASE_URL: models.main.base_url: expected an address that begins with http:// or https://`},
+		{vars("OPENAI_BASE_URL", "http://localhost/v1"), `environment variable OPENAI_BASE_URL: models.main.model: is missing: say which one, by its name at the provider`},
+		{vars("OPENAI_BASE_URL", "localhost", "OPENAI_MODEL", "m"), `environment variable OPENAI_BASE_URL: models.main.base_url: expected an address that begins with http:// or https://`},
 		{vars("HOME", ""), `config: data_dir: "~/.dragoman" needs a home folder and there is none: give a full path`},
 	} {
 		if _, err := FromEnv(tc.env); err == nil || err.Error() != tc.want {

@@ -43,10 +43,6 @@ func (v *validator) check() {
 			v.add("channels."+name, "a channel's name has only letters, digits, - and _")
 		}
 	}
-	v.oneOf("store.durability", c.Store.Durability, "full", "fast")
-	v.oneOf("tools.workspace", c.Tools.Workspace, WorkspacePerConversation, WorkspaceShared)
-	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
-	v.oneOf("log.format", c.Log.Format, "text", "json")
 	if c.Health.Listen != "" && !isListen(c.Health.Listen) {
 		v.add("health.listen", "expected host:port, for example 127.0.0.1:8081, found %q", c.Health.Listen)
 	}
@@ -68,7 +64,10 @@ func (v *validator) models() {
 	for _, name := range slices.Sorted(maps.Keys(v.cfg.Models)) {
 		m, path := v.cfg.Models[name], "models."+name
 		if m.Provider == "" {
-			v.absent(path, "provider", "say who serves the model, for example openai")
+			v.missing(path, "provider", "say who serves the model, for example openai")
+		}
+		if m.Provider != "" && m.Provider != offline && m.Model == "" {
+			v.missing(path, "model", "say which one, by its name at the provider")
 		}
 		if u, err := url.Parse(m.BaseURL); m.BaseURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 			v.add(path+".base_url", "expected an address that begins with http:// or https://")
@@ -91,14 +90,6 @@ func (v *validator) model(path, name string) {
 	v.unknown(path, "model", name, slices.Sorted(maps.Keys(v.cfg.Models)))
 }
 
-// absent reports a missing key at the place of what it is missing from.
-func (v *validator) absent(path, key, what string) {
-	if _, ok := v.doc.places[join(path, key)]; !ok {
-		v.doc.places[join(path, key)] = v.doc.places[path]
-	}
-	v.add(join(path, key), "%s", what)
-}
-
 // unknown reports a name that should have been one of known.
 func (d *decoder) unknown(path, what, name string, known []string) {
 	if n := nearest(name, known); n != "" {
@@ -106,12 +97,6 @@ func (d *decoder) unknown(path, what, name string, known []string) {
 		return
 	}
 	d.add(path, "there is no %s %q: there are %s", what, name, strings.Join(known, ", "))
-}
-
-func (v *validator) oneOf(path, value string, allowed ...string) {
-	if !slices.Contains(allowed, value) {
-		v.add(path, "expected %s, found %q", strings.Join(allowed, " or "), value)
-	}
 }
 
 func between[T cmp.Ordered](v *validator, path string, value, low, high T) {
