@@ -21,11 +21,12 @@ type Channel interface {
 	Name() string
 
 	// Run connects and receives until ctx ends, reconnecting by itself, and
-	// returns when every goroutine it started is gone. The gateway calls it
-	// once, from a goroutine of its own. It returns nil when ctx ended. Any
-	// error it returns is one that trying again cannot mend; one that the
-	// operator has to mend (a wrong token, a missing permission, a taken port)
-	// wraps ErrSetup and its text says what to do. Secrets never appear in it.
+	// returns when every goroutine it started is gone. The gateway calls it from
+	// a goroutine of its own, and again, after a pause, when it has failed. It
+	// returns nil when ctx ended. An error that the operator has to mend (a
+	// wrong token, a missing permission, a taken port) wraps ErrSetup and its
+	// text says what to do; then Run is not called again. Secrets never appear
+	// in it.
 	Run(ctx context.Context, in bus.Inbox) error
 
 	// Send delivers one message, already split to fit. Safe for concurrent

@@ -231,6 +231,9 @@ func (s *senders) deliver(row store.Outbound) {
 		if g.send.Err() != nil {
 			return
 		}
+		if s.ending() && errors.Is(err, channels.ErrNotReady) {
+			return // its channel has stopped; the row waits in the ledger
+		}
 		if errors.Is(err, channels.ErrPermanent) || time.Since(row.Created) > sendMaxAge {
 			s.settle(row, bus.Receipt{}, err)
 			g.log.Error("message cannot be delivered, given up", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "err", err)
@@ -326,6 +329,12 @@ func (s *senders) clearance(p *port, to bus.Address) bool {
 func window(n float64) (limit rate.Limit, burst int) {
 	burst = max(int(n/10), 1)
 	return rate.Limit(max(n-float64(burst), n/2)), burst
+}
+
+func (s *senders) ending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping
 }
 
 func (s *senders) pauseAll(channel string, until time.Time) {

@@ -209,3 +209,24 @@ func TestRates(t *testing.T) {
 		}
 	})
 }
+
+// A channel that has stopped takes nothing any more: what is left for it stays
+// in the ledger, and the end does not wait for it.
+func TestShutdownDoesNotWaitForAStoppedChannel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, fakeModel(echo))
+		r.ch.failing = func(bus.OutboundMessage, int) error { return fmt.Errorf("stopped: %w", channels.ErrNotReady) }
+		r.say(r.ch.from("1", "a", "x"))
+		synctest.Wait()
+		began := time.Now()
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the end took %s", took)
+		}
+		if unsent, _ := r.store.Unsent(t.Context()); len(unsent) != 1 {
+			t.Errorf("%d rows are left for the next start, want 1", len(unsent))
+		}
+	})
+}
