@@ -262,3 +262,22 @@ func TestWrongSetup(t *testing.T) {
 		})
 	}
 }
+
+// A task the person has stopped is over: nothing comes of it any more, and no
+// restart brings it up.
+func TestStoppedTaskStaysStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, fakeModel(asksLater), withTool(later{time.Minute, tools.NewToolResult("42")}))
+		r.say(r.ch.from("1", "a", "go"))
+		synctest.Wait()
+		r.say(r.ch.from("1", "a", "/stop"))
+		r.wantTexts("1", "working on it", "Stopped: 1 background task.")
+		time.Sleep(time.Hour)
+		r.wantTexts("1", "working on it", "Stopped: 1 background task.")
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		again := start(t, fakeModel(echo), func(c *Config) { c.Store = r.store })
+		again.wantTexts("1")
+	})
+}

@@ -140,10 +140,12 @@ func (g *Gateway) setZone(m bus.InboundMessage) string {
 // what the sender has waiting there.
 func (g *Gateway) stop(m bus.InboundMessage) string {
 	turn, waiting := g.lanes.cancel(m.Address, m.Principal)
-	tasks := g.cfg.Tools.CancelOutstanding(m.Channel, m.ChatID)
-	if len(waiting) > 0 {
-		g.cfg.Store.Post(store.Tx{Done: waiting})
+	tx := store.Tx{Done: waiting}
+	for _, t := range g.cfg.Tools.Outstanding(m.Channel, m.ChatID) {
+		tx.Tasks = append(tx.Tasks, store.Task{ID: t.Call.Key(), State: store.TaskDelivered}) // nobody waits for it any more
 	}
+	tasks := g.cfg.Tools.CancelOutstanding(m.Channel, m.ChatID)
+	g.cfg.Store.Post(tx)
 	var what []string
 	if turn {
 		what = append(what, "my answer")
