@@ -48,6 +48,7 @@ var sdks = map[string][]string{
 	"github.com/spf13/cobra":                          {"cmd/dragoman"},
 	"github.com/yuin/goldmark":                        {"channels/webchat", "channels/telegram"},
 	"gopkg.in/yaml.v3":                                {"pkg/config"},
+	"modernc.org/sqlite":                              {"pkg/store/sqlite"},
 }
 
 // refused are names that say nothing about what a package is for.
