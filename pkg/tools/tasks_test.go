@@ -126,7 +126,7 @@ func TestOutstandingAndCancel(t *testing.T) {
 		view.ExecuteWithContext(tools.WithCall(t.Context(), tools.Call{ID: "c1", Principal: "test:9"}), "work", what("the  first\nthing"), "test", "1", ignore)
 		time.Sleep(time.Second)
 		r.ExecuteWithContext(t.Context(), "work", what(strings.Repeat("ä", 100)), "test", "1", ignore)
-		r.ExecuteWithContext(t.Context(), "work", what("other"), "test", "2", ignore)
+		r.ExecuteWithContext(t.Context(), "work", map[string]interface{}{"what": "something other", "label": "the other"}, "test", "2", ignore)
 
 		list := r.Outstanding("test", "1")
 		if len(list) != 2 || list[0].Label != "the first thing" || list[0].Call.ID != "c1" || list[0].Call.Label != list[0].Label || list[0].Call.Principal != "test:9" {
@@ -134,6 +134,10 @@ func TestOutstandingAndCancel(t *testing.T) {
 		}
 		if n := len([]rune(list[1].Label)); n != 60 {
 			t.Errorf("the label has %d runes", n)
+		}
+		named := r.Outstanding("test", "2")
+		if len(named) != 1 || named[0].Label != "the other" {
+			t.Errorf("a task with a label of its own is listed as %+v", named)
 		}
 		if d := list[1].Started.Sub(list[0].Started); d != time.Second {
 			t.Errorf("started %s apart", d)

@@ -254,12 +254,13 @@ func (t *ticket) letGo() {
 const maxLabel = 60
 
 // label says what a call of a tool that may work in the background is about:
-// its first text argument, the required ones first.
+// its argument "label" if it has one, or else its first text argument, the
+// required ones first.
 func (e *entry) label(args map[string]interface{}) string {
 	if !e.canAsync {
 		return ""
 	}
-	names := slices.Concat(stringList(e.def.Function.Parameters["required"]), slices.Sorted(maps.Keys(args)))
+	names := slices.Concat([]string{"label"}, stringList(e.def.Function.Parameters["required"]), slices.Sorted(maps.Keys(args)))
 	for _, n := range names {
 		text, _ := args[n].(string)
 		if text = strings.Join(strings.Fields(text), " "); text == "" {
