@@ -39,7 +39,8 @@ type Channel interface {
 
 // Errors of a channel. They are wrapped, never returned bare.
 var (
-	// ErrSetup: the operator has to change something before Run can work.
+	// ErrSetup: the operator has to change something before Run can work. See
+	// Setupf.
 	ErrSetup = errors.New("channel setup")
 	// ErrPermanent: this message can never be delivered (blocked, chat gone,
 	// text refused); sending it again unchanged is useless.
@@ -50,6 +51,14 @@ var (
 	// the platform may or may not have delivered it.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )
+
+// Setupf returns an error that wraps ErrSetup and whose text, which says what
+// to do, is all the operator reads.
+func Setupf(format string, args ...any) error { return &setupError{fmt.Errorf(format, args...)} }
+
+type setupError struct{ error }
+
+func (e *setupError) Unwrap() []error { return []error{ErrSetup, e.error} }
 
 // RateLimitError is the platform asking for patience. Nothing was delivered.
 type RateLimitError struct {

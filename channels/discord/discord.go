@@ -34,7 +34,7 @@ import (
 // Config is a Discord section of the configuration.
 type Config struct {
 	// Token is the bot's token, with or without "Bot " in front.
-	Token config.Secret `yaml:"token"`
+	Token config.Secret `yaml:"token" required:"the bot's token from the developer portal"`
 	// APIBase is where Discord is; only tests and proxies change it.
 	APIBase       string `yaml:"api_base"`
 	channels.Gate `yaml:",inline"`
@@ -44,8 +44,8 @@ type Config struct {
 // Rate is how fast the bot speaks at most. 0 means no limit of ours; Discord's
 // own 429 is obeyed in any case.
 type Rate struct {
-	GlobalPerSec  float64 `yaml:"global_per_sec"`
-	PerChatPerSec float64 `yaml:"per_chat_per_sec"`
+	GlobalPerSec  float64 `yaml:"global_per_sec" minimum:"0"`
+	PerChatPerSec float64 `yaml:"per_chat_per_sec" minimum:"0"`
 }
 
 // DefaultConfig is what a section that names nothing but a token means:
@@ -185,11 +185,10 @@ func (c *Channel) Run(ctx context.Context, in bus.Inbox) error {
 
 func (c *Channel) checkSetup() error {
 	if c.badBase != nil {
-		return fmt.Errorf("discord: %w: %w", channels.ErrSetup, c.badBase)
+		return channels.Setupf("discord: %w", c.badBase)
 	}
 	if c.token == "" {
-		return fmt.Errorf("discord: %w: no token: make a bot at %s and put its token into channels.%s.token",
-			channels.ErrSetup, portal, c.name)
+		return channels.Setupf("discord: no token: make a bot at %s and put its token into channels.%s.token", portal, c.name)
 	}
 	return nil
 }

@@ -232,7 +232,7 @@ func (c *Channel) findGateway(ctx context.Context, l *link) error {
 	case errors.As(err, &refused) && refused.status == http.StatusUnauthorized:
 		return c.tokenRefused()
 	case errors.As(err, &refused) && refused.status == http.StatusNotFound && l.self == "":
-		return fmt.Errorf("%w: there is no Discord at api_base: write https://discord.com", channels.ErrSetup)
+		return channels.Setupf("there is no Discord at api_base: write https://discord.com")
 	case errors.As(err, &limit):
 		l.pause = limit.RetryAfter
 	}
@@ -253,8 +253,7 @@ func (c *Channel) findGateway(ctx context.Context, l *link) error {
 }
 
 func (c *Channel) tokenRefused() error {
-	return fmt.Errorf("%w: the bot token was refused: copy it again from %s (Bot, Reset Token) into channels.%s.token",
-		channels.ErrSetup, portal, c.name)
+	return channels.Setupf("the bot token was refused: copy it again from %s (Bot, Reset Token) into channels.%s.token", portal, c.name)
 }
 
 // introduce resumes the session, or begins one.
@@ -373,14 +372,11 @@ func (c *Channel) closeError(l *link, err error) error {
 	case 4004:
 		return c.tokenRefused()
 	case 4010, 4011:
-		return fmt.Errorf("%w: this bot is in more servers than one connection may serve (close code %d): use one bot per group of servers",
-			channels.ErrSetup, closed.Code)
+		return channels.Setupf("this bot is in more servers than one connection may serve (close code %d): use one bot per group of servers", closed.Code)
 	case 4012, 4013:
-		return fmt.Errorf("%w: discord no longer speaks this version of its protocol (close code %d): update the program",
-			channels.ErrSetup, closed.Code)
+		return channels.Setupf("discord no longer speaks this version of its protocol (close code %d): update the program", closed.Code)
 	case 4014:
-		return fmt.Errorf("%w: discord refused the intents: open the bot at %s and switch on Bot, Privileged Gateway Intents, Message Content Intent",
-			channels.ErrSetup, portal)
+		return channels.Setupf("discord refused the intents: open the bot at %s and switch on Bot, Privileged Gateway Intents, Message Content Intent", portal)
 	}
 	return err
 }

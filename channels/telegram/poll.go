@@ -49,10 +49,10 @@ func (h *health) check(pollTimeout time.Duration) error {
 func (c *Channel) Run(ctx context.Context, in bus.Inbox) error {
 	defer c.api.http.CloseIdleConnections()
 	if c.cfg.Token == "" {
-		return fmt.Errorf("telegram: %s: no token; put the one @BotFather gave you into channels.%s.token or TELEGRAM_BOT_TOKEN: %w", c.name, c.name, channels.ErrSetup)
+		return channels.Setupf("telegram: no token; put the one @BotFather gave you into channels.%s.token or TELEGRAM_BOT_TOKEN", c.name)
 	}
 	if u, err := url.Parse(c.cfg.APIBase); err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-		return fmt.Errorf("telegram: %s: channels.%s.api_base has to be an address such as https://api.telegram.org: %w", c.name, c.name, channels.ErrSetup)
+		return channels.Setupf("telegram: channels.%s.api_base has to be an address such as https://api.telegram.org", c.name)
 	}
 	p := &poller{Channel: c, in: in, wait: newBackOff()}
 	err := p.run(ctx)
@@ -145,7 +145,7 @@ func (p *poller) rest(ctx context.Context, err error) error {
 	if failed, ok := errors.AsType[*callError](err); ok {
 		switch failed.code {
 		case http.StatusUnauthorized, http.StatusNotFound:
-			return fmt.Errorf("telegram: %s: Telegram does not accept the bot token; get a valid one from @BotFather and put it into channels.%s.token: %w", p.name, p.name, channels.ErrSetup)
+			return channels.Setupf("telegram: Telegram does not accept the bot token; get a valid one from @BotFather and put it into channels.%s.token", p.name)
 		case http.StatusConflict:
 			err = p.conflict(ctx, failed)
 		case http.StatusTooManyRequests:

@@ -27,7 +27,7 @@ import (
 // Config is a channel's section in the configuration.
 type Config struct {
 	// Token is the bot's, from @BotFather.
-	Token config.Secret `yaml:"token"`
+	Token config.Secret `yaml:"token" required:"the token @BotFather gave"`
 	// APIBase is where the Bot API lives; a local Bot API server has another.
 	APIBase string `yaml:"api_base"`
 	// PollTimeout is how long a poll waits for news, from 1 s to 50 s.
@@ -40,9 +40,9 @@ type Config struct {
 
 // Rate is how fast Telegram may be spoken to; 0 is no limit of ours.
 type Rate struct {
-	GlobalPerSec   float64 `yaml:"global_per_sec"`
-	PerChatPerSec  float64 `yaml:"per_chat_per_sec"`
-	PerGroupPerMin float64 `yaml:"per_group_per_min"`
+	GlobalPerSec   float64 `yaml:"global_per_sec" minimum:"0"`
+	PerChatPerSec  float64 `yaml:"per_chat_per_sec" minimum:"0"`
+	PerGroupPerMin float64 `yaml:"per_group_per_min" minimum:"0"`
 }
 
 // DefaultConfig returns the settings of a channel whose section names only a

@@ -43,7 +43,7 @@ func (c *Channel) open(ctx context.Context) (net.Listener, error) {
 const minToken = 16
 
 func (c *Channel) setupError(format string, args ...any) error {
-	return fmt.Errorf("channels.%s.%s: %w", c.name, fmt.Sprintf(format, args...), channels.ErrSetup)
+	return channels.Setupf("channels.%s.%s", c.name, fmt.Sprintf(format, args...))
 }
 
 func (c *Channel) needsToken() error {
@@ -53,13 +53,18 @@ func (c *Channel) needsToken() error {
 func (c *Channel) listenError(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return c.setupError("listen: %s is taken by another program: stop that one, or choose another port", c.cfg.Listen)
+		return takenError{c.setupError("listen: %s is taken by another program: stop that one, or choose another port", c.cfg.Listen)}
 	case errors.Is(err, syscall.EACCES):
 		return c.setupError("listen: this user may not listen on %s: choose a port above 1023", c.cfg.Listen)
 	default:
 		return c.setupError("listen: cannot listen on %s, choose another address: %s", c.cfg.Listen, reason(err))
 	}
 }
+
+// takenError is a taken port. Its text says so in other words than the system's.
+type takenError struct{ error }
+
+func (e takenError) Unwrap() []error { return []error{e.error, syscall.EADDRINUSE} }
 
 // reason is the innermost text of err, which does not repeat the address.
 func reason(err error) string {

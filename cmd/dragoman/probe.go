@@ -129,7 +129,7 @@ func (a *app) readyz() http.Handler {
 func (a *app) serveHealth(ctx context.Context) (stop func(), err error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", a.cfg.Health.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("health.listen: %s cannot be opened; choose another address: %w: %w", a.cfg.Health.Listen, channels.ErrSetup, err)
+		return nil, channels.Setupf("health.listen: %s cannot be opened; choose another address: %w", a.cfg.Health.Listen, err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", a.healthz())

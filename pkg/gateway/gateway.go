@@ -153,6 +153,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 			}
 			if time.Since(began) < setupWindow {
 				stopReceiving()
+			} else {
+				g.log.Error("channel cannot work", "channel", p.Name(), "err", err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -186,8 +188,7 @@ func (g *Gateway) runChannel(ctx context.Context, p *port) error {
 		}
 		if errors.Is(err, channels.ErrSetup) {
 			p.setState(err)
-			g.log.Error("channel cannot work", "channel", p.Name(), "err", err)
-			return fmt.Errorf("%s: %w", p.Name(), err)
+			return err
 		}
 		p.setState(err)
 		g.log.Error("channel failed, starting it again", "channel", p.Name(), "err", err, "duration", pause)
