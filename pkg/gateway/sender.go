@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/time/rate"
 
@@ -53,11 +54,7 @@ func (s *senders) init() {
 
 // rows splits a message into as many as the platform needs, each with its key.
 func (g *Gateway) rows(turn string, m bus.OutboundMessage) []store.Outbound {
-	parts := []string{m.Text}
-	if p := g.ports[m.Channel]; p != nil && p.limiter != nil {
-		limit, measure := p.limiter.TextLimit()
-		parts = channels.Split(m.Text, limit, measure)
-	}
+	parts := g.split(m)
 	now := time.Now()
 	rows := make([]store.Outbound, 0, len(parts))
 	for i, part := range parts {
@@ -70,6 +67,31 @@ func (g *Gateway) rows(turn string, m bus.OutboundMessage) []store.Outbound {
 		rows = append(rows, store.Outbound{Turn: turn, Message: one, Created: now})
 	}
 	return rows
+}
+
+// unmeasured is how many characters go into one message of a channel whose own
+// measure has failed.
+const unmeasured = 1000
+
+// split cuts a text as its channel demands.
+func (g *Gateway) split(m bus.OutboundMessage) (parts []string) {
+	p := g.ports[m.Channel]
+	if p == nil || p.limiter == nil {
+		return []string{m.Text}
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			g.panicked(m.Address, r)
+			parts = channels.Split(m.Text, unmeasured, utf8.RuneCountInString)
+		}
+	}()
+	limit, measure := p.limiter.TextLimit()
+	return channels.Split(m.Text, limit, measure)
+}
+
+// panicked logs a panic of an adapter with its stack.
+func (g *Gateway) panicked(at bus.Address, r any) {
+	g.log.Error("channel panicked", "channel", at.Channel, "chat_id", at.ChatID, "err", fmt.Sprint(r), "stack", string(debug.Stack()))
 }
 
 // PublishOutbound implements bus.Outbox.
@@ -265,7 +287,7 @@ func (s *senders) afterFailure(row store.Outbound, err error, pause time.Duratio
 func (s *senders) attempt(p *port, m bus.OutboundMessage) (r bus.Receipt, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.g.log.Error("send panicked", "channel", m.Channel, "chat_id", m.ChatID, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
+			s.g.panicked(m.Address, v)
 			err = fmt.Errorf("panic: %w", channels.ErrPermanent)
 		}
 	}()
@@ -301,10 +323,7 @@ func (s *senders) clearance(p *port, to bus.Address) bool {
 			return false
 		}
 	}
-	if p.rater == nil {
-		return true
-	}
-	r := p.rater.RatesFor(to)
+	r := s.ratesFor(p, to)
 	key := to.Channel + "/" + r.Key
 	var wait time.Duration
 	if r.PerMin > 0 {
@@ -322,6 +341,18 @@ func (s *senders) clearance(p *port, to bus.Address) bool {
 		return s.sleep(s.rates.reserve("all/"+to.Channel, limit, burst))
 	}
 	return true
+}
+
+func (s *senders) ratesFor(p *port, to bus.Address) (r channels.Rates) {
+	if p.rater == nil {
+		return r
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			s.g.panicked(to, v)
+		}
+	}()
+	return p.rater.RatesFor(to)
 }
 
 // window gives a token bucket that never lets more than n through in any

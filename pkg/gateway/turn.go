@@ -285,6 +285,11 @@ func (g *Gateway) typing(ctx context.Context, to bus.Address) (stop func()) {
 	done := make(chan struct{})
 	timer := time.AfterFunc(typingAfter, func() {
 		defer close(done)
+		defer func() {
+			if r := recover(); r != nil {
+				g.panicked(to, r)
+			}
+		}()
 		tick := time.NewTicker(typingEvery)
 		defer tick.Stop()
 		for ctx.Err() == nil {
