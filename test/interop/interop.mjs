@@ -4,7 +4,6 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import TelegramServer from "telegram-test-api";
 import { LLMock } from "@copilotkit/aimock";
@@ -44,14 +43,17 @@ async function freePort() {
 // ---- Telegram
 
 const telegram = new TelegramServer({ port: await freePort(), host: "127.0.0.1", storeTimeout: 600 });
-await telegram.start();
 const calls = []; // of the bot: what it asked for and how it was answered
-telegram.server.on("request", (req, res) => res.on("finish", () => {
-  const method = new RegExp(`^/bot${TOKEN}/(\\w+)`).exec(req.url)?.[1];
-  if (method) calls.push({ method, status: res.statusCode, body: req.body, time: Date.now() });
-}));
+async function openTelegram() {
+  await telegram.start();
+  telegram.server.on("request", (req, res) => res.on("finish", () => {
+    const method = new RegExp(`^/bot${TOKEN}/(\\w+)`).exec(req.url)?.[1];
+    if (method) calls.push({ method, status: res.statusCode, body: req.body, time: Date.now() });
+  }));
+}
+await openTelegram();
 
-// A person in a chat. Texts begin with the time they arrived in `sent`.
+// A person in a chat.
 class Person {
   constructor(userId, name, chatId = userId) {
     this.chatId = chatId;
@@ -59,7 +61,7 @@ class Person {
   }
 
   async says(text, more = {}) {
-    const command = text.startsWith("/") && !more.entities;
+    const command = text?.startsWith("/") && !more.entities;
     await this.client[command ? "sendCommand" : "sendMessage"](this.client[command ? "makeCommand" : "makeMessage"](text, more));
   }
 
@@ -87,7 +89,7 @@ const round = (userMessage, toolCalls, content) => {
 
 // ---- the daemon
 
-const home = mkdtempSync(join(tmpdir(), "interop-"));
+const home = mkdtempSync(join(process.cwd(), "home-"));
 const health = `127.0.0.1:${await freePort()}`;
 writeFileSync(join(home, "config.yaml"), `
 data_dir: ${home}/data
@@ -95,7 +97,7 @@ timezone: Europe/Berlin
 agent: {turns_per_minute: 0}
 models: {main: {provider: openai, base_url: "${model.url}/v1", api_key: "\${INTEROP_KEY}", model: gpt-interop}}
 channels:
-  telegram: {token: "\${INTEROP_TOKEN}", api_base: "${telegram.config.apiURL}", allow_users: ["1", "2"], rate: {per_chat_per_sec: 0, per_group_per_min: 0}}
+  telegram: {token: "\${INTEROP_TOKEN}", api_base: "${telegram.config.apiURL}", allow_users: ["1", "2"], rate: {global_per_sec: 0, per_chat_per_sec: 0, per_group_per_min: 0}}
 log: {level: debug}
 health: {listen: "${health}"}
 `);
@@ -126,6 +128,8 @@ async function stop(daemon) {
 // ---- the conversations
 
 const ann = new Person(1, "Ann"), bob = new Person(2, "Bob"), eve = new Person(3, "Eve");
+const typing = () => calls.filter((c) => c.method === "sendChatAction" && c.body.chat_id === "1").length; // in Ann's chat
+const last = (list) => list[list.length - 1];
 const entitiesOf = (m) => (m.entities ?? []).map((e) => [e.type, m.text.slice(e.offset, e.offset + e.length)]); // JavaScript's strings are UTF-16, as Telegram's offsets
 
 async function basics() {
@@ -180,6 +184,79 @@ async function tools() {
   check("the message tool speaks before the answer", ann.heard().slice(from).map((m) => m.text).join("|") === "One moment.|Done.", ann.heard().slice(from));
 }
 
+async function background() {
+  round("count the sheep", [{ id: "call_sp", name: "spawn", arguments: { task: "count them, one by one", label: "sheep" } }], "Counting.");
+  model.onMessage('The background task "sheep" has finished', { content: "There are 4711 sheep." });
+  model.onMessage("one by one", { content: "4711 sheep" });
+  const from = ann.heard().length;
+  await ann.says("count the sheep");
+  await until("the result", () => ann.heard().length >= from + 2);
+  check("a task in the background comes back as a turn of its own", ann.heard().slice(from).map((m) => m.text).join("|") === "Counting.|There are 4711 sheep.", ann.heard().slice(from));
+
+  model.on({ userMessage: "never ends", toolName: "list_dir" }, () => ({ toolCalls: [{ id: `call_${Math.random()}`, name: "list_dir", arguments: "{}" }] }));
+  model.onMessage("made all the tool calls", { content: "I had to stop looking." });
+  const requests = asked().length;
+  const m = await ann.asks("this never ends");
+  check(`a model that never stops calling tools has to answer (${asked().length - requests} requests)`, m.text === "I had to stop looking." && asked().length - requests === 21, m);
+}
+
+async function commands() {
+  model.onMessage("a fresh start", { content: "Fresh." });
+  await ann.asks("/new");
+  await ann.asks("a fresh start");
+  check("/new forgets the conversation", last(asked()).body.messages.length === 2, last(asked()).body.messages);
+
+  model.onMessage("think for ever", async () => { await new Promise((done) => setTimeout(done, 4000)); return { content: "Too late." }; });
+  const from = ann.heard().length, requests = asked().length;
+  const before = typing();
+  await ann.says("think for ever");
+  await until("the turn to run", () => typing() > before);
+  const stopped = await ann.asks("/stop");
+  await ann.asks("a fresh start");
+  check(`/stop stops (${JSON.stringify(stopped.text)})`, ann.heard().length === from + 2 && asked().length > requests, ann.heard().slice(from));
+
+  const code = /send it in a private chat: \/start (\w+)/.exec(log)?.[1];
+  const owner = await eve.asks(`/start ${code}`);
+  check(`the code of the log makes an owner (${JSON.stringify(owner.text.split("\n")[0])})`, (await eve.asks("a fresh start")).text === "Fresh.");
+  check("it works once", !(await bob.asks(`/start ${code}`)).text.includes("owner"), last(bob.heard()));
+}
+
+// What the platform may send and we cannot use must neither stop nor kill us.
+async function oddities() {
+  const sticker = await ann.asks(undefined, { sticker: { file_id: "s1", emoji: "🙂", width: 1, height: 1, type: "regular" } });
+  check(`a sticker gets a polite answer (${JSON.stringify(sticker.text)})`, sticker.text.length > 10);
+  await ann.client.sendCallback(ann.client.makeCallbackQuery("a button"));
+  await ann.says("", { new_chat_members: [{ id: 9, first_name: "Zoe", is_bot: false }] });
+  check("buttons and service messages do no harm", (await ann.asks("hello")).text.startsWith("Good day"));
+  const joke = "read this: \u0000\ud83d <b>&amp;</b> _*[x](javascript:alert(1))";
+  model.onMessage("read this", { content: "*a _b* c_ [x](javascript:alert(1)) <b>&amp;</b> `` ` `` ||y|| \\* \u202e" });
+  const m = await ann.asks(joke);
+  check(`markup that does not add up is sent as text (${JSON.stringify(m.text)})`, m.text.includes("<b>") && !JSON.stringify(m.entities ?? []).includes("javascript"), m);
+}
+
+async function crowd() {
+  model.on({ userMessage: "my number is" }, async (req) => {
+    await new Promise((done) => setTimeout(done, 700));
+    return { content: `You said ${last(req.messages).content.match(/\d{4}/g).join(" and ")}.` };
+  });
+  const people = Array.from({ length: 40 }, (_, i) => new Person(i % 2 + 1, `P${i}`, i < 20 ? -2000 - i : -3000)); // groups of their own, and topics of one
+  const at = `@${BOT}`, mention = { entities: [{ type: "mention", offset: 0, length: at.length }] };
+  const began = Date.now();
+  await Promise.all(people.map((p, i) => p.says(`${at} my number is ${1000 + i}`, i < 20 ? mention : { ...mention, message_thread_id: i, is_topic_message: true, chat: { is_forum: true } })));
+  const answers = (p, i) => p.heard().filter((m) => i < 20 || String(m.message_thread_id) === String(i)).map((m) => m.text);
+  await until("40 answers", () => people.every((p, i) => answers(p, i).length > 0));
+  check(`40 conversations at once, 20 of them topics, with a model that takes 700 ms, each get their own answer (${Date.now() - began} ms)`, people.every((p, i) => answers(p, i).join() === `You said ${1000 + i}.`), people.map(answers));
+
+  const from = ann.heard().length;
+  const before = typing();
+  await ann.says("my number is 5001");
+  await until("the first turn to run", () => typing() > before);
+  for (const n of [5002, 5003]) await ann.says(`my number is ${n}`);
+  await until("an answer to the last", () => ann.heard().slice(from).some((m) => m.text.includes("5003")));
+  const said = ann.heard().slice(from).map((m) => m.text);
+  check(`what is added while it works is answered together (${JSON.stringify(said)})`, said.length === 2 && said.join(" ").match(/\d{4}/g).join() === "5001,5002,5003", said);
+}
+
 async function groups() {
   const annHere = new Person(1, "Ann", GROUP), bobHere = new Person(2, "Bob", GROUP);
   model.onMessage("in the group", { content: "Yes, Bob?" });
@@ -195,6 +272,8 @@ async function groups() {
   check("the model is told who speaks", asked().at(-1).body.messages.at(-1).content.includes("Bob:"), asked().at(-1).body.messages.at(-1));
   const help = await annHere.asks(`/help${at}`);
   check("a command with its name is answered", help.text.includes("/new") && help.reply_parameters, help);
+  const reply = await annHere.asks("in the group, really?", { reply_to_message: { message_id: 7, from: { id: 666, is_bot: true, first_name: "Test First name", username: BOT }, chat: { id: GROUP, type: "supergroup" }, text: "the words of the bot" } });
+  check("a reply to it is answered, and the model reads what was quoted", reply.text === "Yes, Bob?" && last(last(asked()).body.messages).content.includes("the words of the bot"), last(last(asked()).body.messages));
   const count = annHere.heard().length;
   await annHere.says("/help@OtherBot");
   await annHere.asks(`/id${at}`);
@@ -262,6 +341,20 @@ async function trouble() {
   for (const line of log.slice(logged).split("\n").filter((l) => /level=(WARN|ERROR)/.test(l)).slice(0, 3)) console.log(`        ${line}`);
 }
 
+async function outage() {
+  round("wake me", [{ id: "call_k", name: "remind", arguments: { delay: "1s", text: "wake up" } }], "I will.");
+  await ann.asks("wake me in a second");
+  await telegram.stop();
+  await until("the daemon to notice", async () => (await fetch(`http://${health}/readyz`)).status === 503);
+  const away = log.length;
+  await until("the reminder to find nobody there", () => log.slice(away).includes("send failed, trying again"));
+  await openTelegram();
+  await until("the daemon to be ready again", async () => (await fetch(`http://${health}/readyz`)).ok, 40_000);
+  await until("the reminder", () => ann.heard().length > 0, 40_000);
+  check("a reminder that came due while Telegram was away is sent when it is back", ann.heard().map((m) => m.text).join("|") === "⏰ wake up", ann.heard());
+  check("and it goes on as before", (await ann.asks("hello")).text.startsWith("Good day"));
+}
+
 async function restart(daemon) {
   await stop(daemon);
   const before = ann.heard().length;
@@ -321,7 +414,7 @@ function complaints(body) {
 let daemon;
 try {
   daemon = await start();
-  for (const part of [basics, tools, groups, long, trouble]) {
+  for (const part of [basics, tools, background, groups, long, commands, oddities, crowd, trouble, outage]) {
     console.log(`\n${part.name}`);
     await part();
   }
