@@ -39,6 +39,16 @@ type Turn struct {
 	Inbound []int64 // the rows it answers, in order
 	Started time.Time
 	Steps   []Step // filled by OpenTurns, in the order they were written
+	Mark    Mark   // filled by OpenTurns: what the last start noted about it
+}
+
+// Mark is what a start notes about a turn that an earlier process left open, so
+// that one that ends the process again and again is found out.
+type Mark struct {
+	Turn    string
+	Strikes int  // starts in a row that found no new step
+	Steps   int  // how many steps the last start found
+	Alone   bool // it runs, or ran, with nothing beside it
 }
 
 // StepKind says what a step records.
@@ -57,6 +67,7 @@ type Step struct {
 	Turn    string
 	Round   int // 1-based iteration of the loop
 	Kind    StepKind
+	Finish  string            // StepReply: the model's finish reason
 	CallID  string            // StepBegin, StepEnd
 	Tool    string            // StepBegin, StepEnd
 	Message providers.Message // StepReply: the assistant's; StepEnd: the tool's
@@ -65,8 +76,27 @@ type Step struct {
 // Entry is one message of a conversation's history.
 type Entry struct {
 	Session string
+	Turn    string // the turn, or the follow-up, that added it; what Undo takes back together
 	Message providers.Message
 	Time    time.Time
+	Summary bool // set by History: Message stands for all that came before
+}
+
+// Summary stands for the older part of a conversation from now on. The entries
+// themselves are kept, not shown.
+type Summary struct {
+	Session string
+	Text    string
+	Keep    int // how many of the newest shown entries stay as they are
+}
+
+// Amend is a change of a message that has not been answered yet. It reaches the
+// row whether a turn has taken it or not.
+type Amend struct {
+	Channel, ID string // of the original message
+	Text        string
+	Args        string // of its command, if it is one
+	Deleted     bool   // the row is done; Text means nothing
 }
 
 // Outbound is a row of the outbox: one platform message.
@@ -139,11 +169,16 @@ type Fact struct{ Key, Value string }
 // schedule or task without its id or key is refused.
 type Tx struct {
 	Admit      []bus.InboundMessage // new inbox rows; one whose (Channel, ID) is known is skipped, one without ID never is
+	Amend      []Amend              // open rows only
 	Facts      []Fact
-	Begin      *Turn // opens a turn and takes its inbox rows; one that is open already takes more rows
+	Marks      []Mark // of open turns
+	Begin      *Turn  // opens a turn and takes its inbox rows; one that is open already takes more rows
 	Steps      []Step
 	History    []Entry
+	Undo       []string // sessions whose newest turn is taken out of the history; kept, not shown
+	Summaries  []Summary
 	Reset      []string   // sessions whose history starts anew; what was is kept, not shown
+	Forget     []string   // sessions of which nothing is kept: history, summaries, done rows, steps, delivered rows
 	Send       []Outbound // new outbox rows; one whose Key is known is skipped. Seq is set by the store
 	Receipts   []Receipt  // the first one for a row counts
 	Done       []int64    // inbox rows that need no turn any more
@@ -158,6 +193,7 @@ type Result struct {
 	Admitted   []Inbound  // the rows Admit really made, in order
 	Duplicates int        // how many were known already
 	Queued     []Outbound // the rows Send really made, in order
+	Amended    []Inbound  // the rows Amend changed, as they are now; those it ended included
 }
 
 // ErrClosed is returned by every method after Close.
@@ -202,7 +238,8 @@ type Queue interface {
 
 // Memory reads what is known.
 type Memory interface {
-	// History returns the newest limit entries of a session, oldest first.
+	// History returns the newest limit entries of a session, oldest first. If a
+	// Summary stands for what came before them, it is the first of them.
 	History(ctx context.Context, session string, limit int) ([]Entry, error)
 	// Fact returns the value of key, "" if there is none.
 	Fact(ctx context.Context, key string) (string, error)
