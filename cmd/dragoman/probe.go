@@ -74,6 +74,10 @@ func (a *app) awaitModel(ctx context.Context) error {
 			if err == nil {
 				return nil
 			}
+			if providers.KindOf(err) == providers.KindInvalidRequest {
+				a.log.Warn("the model may not work", "model", p.name, "err", err)
+				return nil
+			}
 			errs = append(errs, a.explainModel(p.name, err))
 		}
 		if ctx.Err() != nil && last != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
@@ -254,7 +255,7 @@ var ErrStopped = errors.New("stopped by the person")
 func Apology(err error) string {
 	switch providers.KindOf(err) {
 	case providers.KindRateLimit, providers.KindOverloaded:
-		return "The language model is too busy to answer at the moment. Please ask again in a minute."
+		return "The language model is too busy to answer at the moment. Please ask again in " + patience(err) + "."
 	case providers.KindAuth, providers.KindBilling:
 		return "I cannot use my language model: its account needs the attention of whoever runs me. Please ask again later."
 	case providers.KindContextOverflow:
@@ -270,6 +271,18 @@ func Apology(err error) string {
 		return "That took longer than I am allowed to spend on one answer, so I stopped. Please ask again, perhaps for less at once."
 	}
 	return "Something went wrong on my side and I could not answer. Please ask again."
+}
+
+// patience is how long the model wants to be left alone.
+func patience(err error) string {
+	e, ok := errors.AsType[*providers.Error](err)
+	if !ok || e.RetryAfter <= time.Minute {
+		return "a minute"
+	}
+	if e.RetryAfter < 2*time.Hour {
+		return fmt.Sprintf("%d minutes", int(math.Ceil(e.RetryAfter.Minutes())))
+	}
+	return "a few hours"
 }
 
 func noAnswer(ctx context.Context, err error) string {

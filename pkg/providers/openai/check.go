@@ -10,8 +10,9 @@ import (
 )
 
 // Check implements providers.Checker: it asks for the list of models, which
-// every server of this API has and none charges for. An answer other than a
-// refusal of the key counts as working.
+// nearly every server of this API has and none charges for. A refused key is
+// KindAuth, a server without the list KindInvalidRequest; any other answer
+// counts as working.
 func (p *Provider) Check(ctx context.Context) error {
 	base, err := baseURL(p.cfg.BaseURL)
 	if err != nil {
@@ -32,6 +33,12 @@ func (p *Provider) Check(ctx context.Context) error {
 	head, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if resp.StatusCode == http.StatusUnauthorized { // 403 may mean that only this list is closed to the key
 		return &providers.Error{Kind: providers.KindAuth, Status: resp.StatusCode, Message: p.clean(readComplaint(head).message)}
+	}
+	if resp.StatusCode == http.StatusNotFound {
+		return &providers.Error{
+			Kind: providers.KindInvalidRequest, Status: resp.StatusCode,
+			Message: "there is no list of models at " + base + "/models; if it does not answer, check base_url, which usually ends in /v1",
+		}
 	}
 	return nil
 }

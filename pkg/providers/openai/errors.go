@@ -95,11 +95,11 @@ func (p *Provider) garbled(seen *observation, err error) *failure {
 		if u, perr := url.Parse(seen.location); perr == nil && u.Host != "" {
 			host = u.Scheme + "://" + u.Host
 		}
-		return p.fail(providers.KindInvalidRequest, seen.status, "the server redirects to "+host+": put the final address into base_url", nil, false)
+		return p.fail(providers.KindUnreachable, seen.status, "the server redirects to "+host+": put the final address into base_url", nil, false)
 	case errors.Is(err, errTooLarge):
 		return p.fail(providers.KindInvalidRequest, seen.status, err.Error(), nil, false)
 	case syntax, wrongType:
-		return p.fail(providers.KindInvalidRequest, seen.status,
+		return p.fail(providers.KindUnreachable, seen.status,
 			"the answer is not one of the chat completions API; check base_url, it usually ends in /v1: "+err.Error(), nil, false)
 	}
 	err = withoutURL(err)

@@ -70,8 +70,8 @@ func TestKinds(t *testing.T) {
 		"error in a 200":       {200, `{"error":{"message":"Provider returned error","code":502}}`, providers.KindOverloaded, "Provider returned", 4},
 		"limit in a 200":       {200, `{"error":{"message":"Rate limited upstream","code":429}}`, providers.KindRateLimit, "upstream", 4},
 		"no choices":           {200, `{"id":"x","choices":[]}`, providers.KindOverloaded, "no message", 4},
-		"web page":             {200, `<html>welcome</html>`, providers.KindInvalidRequest, "base_url", 1},
-		"other JSON":           {200, `[1,2]`, providers.KindInvalidRequest, "base_url", 1},
+		"web page":             {200, `<html>welcome</html>`, providers.KindUnreachable, "base_url", 1},
+		"other JSON":           {200, `[1,2]`, providers.KindUnreachable, "base_url", 1},
 		"empty answer":         {200, ``, providers.KindUnreachable, "empty", 4},
 		"half an answer":       {200, `{"id":"x","choices":[{"ind`, providers.KindUnreachable, "broke off", 4},
 	}

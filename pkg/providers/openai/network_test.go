@@ -99,7 +99,7 @@ func TestFailuresOfTheNetwork(t *testing.T) {
 		"nobody listens":    {"http://user:s3cret-pw@" + closed.Addr().String() + "/v1", providers.KindUnreachable, "refused"},
 		"unknown authority": {tlsServer.URL + "/v1", providers.KindUnreachable, "certificate"},
 		"not TLS":           {strings.Replace(redirect.URL, "http:", "https:", 1) + "/v1", providers.KindUnreachable, "HTTP"},
-		"redirect":          {redirect.URL + "/v1", providers.KindInvalidRequest, "https://elsewhere.example"},
+		"redirect":          {redirect.URL + "/v1", providers.KindUnreachable, "https://elsewhere.example"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
