@@ -273,7 +273,7 @@ func (s *senders) deliver(row store.Outbound) {
 func (s *senders) afterFailure(row store.Outbound, err error, pause time.Duration) time.Duration {
 	m := row.Message
 	wait := pause/2 + rand.N(pause) //nolint:gosec // jitter needs no secrecy
-	if limit, ok := errors.AsType[*channels.RateLimitError](err); ok {
+	if limit, ok := errors.AsType[*channels.RateLimitError](err); ok && limit.RetryAfter > 0 {
 		wait = limit.RetryAfter + rand.N(100*time.Millisecond) //nolint:gosec // likewise
 		if limit.Global {
 			s.pauseAll(m.Channel, time.Now().Add(wait))

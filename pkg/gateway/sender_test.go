@@ -230,3 +230,21 @@ func TestShutdownDoesNotWaitForAStoppedChannel(t *testing.T) {
 		}
 	})
 }
+
+// A platform that asks for patience without saying how much is not hammered.
+func TestRateLimitWithoutATimeBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, fakeModel(echo))
+		tries := 0
+		r.ch.failing = func(_ bus.OutboundMessage, try int) error {
+			tries = try
+			return &channels.RateLimitError{}
+		}
+		r.say(r.ch.from("1", "a", "hi"))
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if tries > 60 {
+			t.Errorf("%d tries in ten minutes", tries)
+		}
+	})
+}
