@@ -33,6 +33,7 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 		return fmt.Errorf("gateway: admit: %w", ctx.Err())
 	}
 	tx := store.Tx{}
+	var told []string // strangers
 	for _, c := range batch.Cursors {
 		tx.Facts = append(tx.Facts, store.Fact{Key: c.Key, Value: c.Value})
 	}
@@ -51,12 +52,19 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 		case accept:
 			tx.Admit = append(tx.Admit, m)
 		case refuse:
-			tx.Send = append(tx.Send, g.refusal(m)...)
+			if g.strange.first(m.Principal) {
+				told = append(told, m.Principal)
+				tx.Send = append(tx.Send, g.refusal(m)...)
+			}
 		case drop:
 			g.log.Debug("message dropped", "channel", m.Channel, "chat_id", m.ChatID, "message_id", m.MessageID)
 		}
 	}
-	return g.admit(ctx, tx)
+	err := g.admit(ctx, tx)
+	if err != nil {
+		g.strange.forget(told) // the batch comes again
+	}
+	return err
 }
 
 // admit writes tx and sets in motion what it made: a worker for each admitted
@@ -71,13 +79,28 @@ func (g *Gateway) admit(ctx context.Context, tx store.Tx) error {
 		g.log.Info("duplicates dropped", "count", res.Duplicates)
 	}
 	g.senders.enqueue(res.Queued)
-	for _, row := range res.Admitted {
-		if g.command(row) {
-			continue
+	for rows := res.Admitted; len(rows) > 0; {
+		n := together(rows)
+		if n == 0 {
+			g.command(ctx, rows[0])
+			n = 1
+		} else {
+			g.lanes.enqueue(rows[:n]) //nolint:contextcheck // workers live as long as the gateway, not as this call
 		}
-		g.lanes.enqueue(row) //nolint:contextcheck // workers live as long as the gateway, not as this call
+		rows = rows[n:]
 	}
 	return nil
+}
+
+// together is how many rows from the first on are for one conversation and wait
+// there: what came together, such as the photos of an album, goes into one turn.
+func together(rows []store.Inbound) int {
+	for i, row := range rows {
+		if immediate(row.Message) || row.Message.Address != rows[0].Message.Address {
+			return i
+		}
+	}
+	return len(rows)
 }
 
 // decide is the one place that says who is answered, for all channels.
@@ -151,12 +174,9 @@ func (g *Gateway) Known() []string {
 	return names
 }
 
-// refusal tells a stranger, once, how to be let in, and the operator which line
+// refusal tells a stranger how to be let in, and the operator which line
 // lets them in.
 func (g *Gateway) refusal(m bus.InboundMessage) []store.Outbound {
-	if !g.strange.first(m.Principal) {
-		return nil
-	}
 	line := fmt.Sprintf("allow_users: [%q]", m.Sender.ID)
 	g.log.Info("a stranger was refused; to let them in, add the line to the channel's section",
 		"channel", m.Channel, "chat_id", m.ChatID, "sender", m.Sender.ID, "line", line)

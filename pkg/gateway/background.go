@@ -17,13 +17,8 @@ import (
 // asked, whatever runs there meanwhile.
 func (g *Gateway) asyncCallback(state *turnState, call tools.Call) tools.AsyncCallback {
 	return func(ctx context.Context, r *tools.ToolResult) {
-		state.mu.Lock()
-		defer state.mu.Unlock()
 		task := taskOf(state, call)
-		if state.fired == nil {
-			state.fired = make(map[string]struct{})
-		}
-		state.fired[task.ID] = struct{}{}
+		state.fire(task.ID)
 
 		result := &bus.FollowUp{Task: task.ID, Label: task.Label, ForLLM: r.ForLLM, IsError: r.IsError}
 		if result.ForLLM == "" && r.Err != nil {
@@ -33,17 +28,27 @@ func (g *Gateway) asyncCallback(state *turnState, call tools.Call) tools.AsyncCa
 			result.ForUser = r.ForUser
 		}
 		task.State, task.Result = store.TaskDone, result
-		g.deliverTask(context.WithoutCancel(ctx), task) // a result is stored whatever became of its call
+		ctx = context.WithoutCancel(ctx) // a result is stored whatever became of its call
+		g.insist(task.Address, state.id, func() error { return g.deliverTask(ctx, task) })
 	}
 }
 
+// fire notes that a call has called back. A journal entry about it that is being
+// written now is written first.
+func (s *turnState) fire(task string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fired == nil {
+		s.fired = make(map[string]struct{})
+	}
+	s.fired[task] = struct{}{}
+}
+
 // deliverTask stores a finished task and its follow-up in one step.
-func (g *Gateway) deliverTask(ctx context.Context, task store.Task) {
+func (g *Gateway) deliverTask(ctx context.Context, task store.Task) error {
 	m := followUp(task)
 	task.State = store.TaskDelivered
-	if err := g.admit(ctx, store.Tx{Tasks: []store.Task{task}, Admit: []bus.InboundMessage{m}}); err != nil {
-		g.log.Error("cannot store the result of a background task", "channel", m.Channel, "chat_id", m.ChatID, "tool", task.Tool, "err", err)
-	}
+	return g.admit(ctx, store.Tx{Tasks: []store.Task{task}, Admit: []bus.InboundMessage{m}})
 }
 
 func followUp(task store.Task) bus.InboundMessage {
@@ -67,11 +72,7 @@ func taskOf(state *turnState, call tools.Call) store.Task {
 
 // restoreTasks delivers what finished before an earlier run ended, and says of
 // what did not that it was interrupted.
-func (g *Gateway) restoreTasks(ctx context.Context) error {
-	open, err := g.cfg.Store.OpenTasks(ctx)
-	if err != nil {
-		return fmt.Errorf("gateway: read background tasks: %w", err)
-	}
+func (g *Gateway) restoreTasks(ctx context.Context, open []store.Task) error {
 	for _, task := range open {
 		if task.Result == nil {
 			text := "A background task was interrupted by a restart and did not finish"
@@ -80,7 +81,9 @@ func (g *Gateway) restoreTasks(ctx context.Context) error {
 			}
 			task.Result = &bus.FollowUp{Task: task.ID, Label: task.Label, ForLLM: text, ForUser: text, IsError: true}
 		}
-		g.deliverTask(ctx, task)
+		if err := g.deliverTask(ctx, task); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -178,6 +181,9 @@ func (c *clock) start() {
 }
 
 func (c *clock) stop() {
+	if c.cancel == nil {
+		return // it never started
+	}
 	c.cancel()
 	<-c.done
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ const (
 	commandRate  = 0.5
 )
 
+const textManyCommands = "That is a lot of commands at once. I leave some unanswered now."
+
 const helpText = `Write to me and I answer; in a group, mention me or reply to me.
 
 /new – forget this conversation and start afresh
@@ -45,54 +48,77 @@ func isCommand(name string) bool {
 	return false
 }
 
-// command answers an immediate command and reports whether row was one. It
-// does not block for longer than a write to the ledger.
-func (g *Gateway) command(row store.Inbound) bool {
-	m := row.Message
-	if m.Kind != bus.KindMessage || !isCommand(m.Command) || m.Command == cmdNew {
-		return false
-	}
-	if m.Command != cmdStop {
-		if wait, first := g.turnRate.try("command/"+m.Principal, commandRate, commandBurst); wait > 0 {
-			text := ""
-			if first {
-				text = "That is a lot of commands at once. I leave some unanswered now."
-			}
-			g.commit(row, text, store.Tx{})
-			return true
-		}
-	}
-	var text string
-	switch m.Command {
-	case cmdStart:
-		text = g.startText(m)
-	case cmdHelp:
-		text = helpText
-	case cmdID:
-		text = idText(m)
-	case cmdStop:
-		text = g.stop(m)
-	case cmdTasks:
-		text = g.tasksText(m.Address)
-	case cmdZone:
-		text = g.setZone(m)
-	}
-	g.commit(row, text, store.Tx{})
-	return true
+// immediate reports whether a message is a command that does not wait for its
+// place in the conversation.
+func immediate(m bus.InboundMessage) bool {
+	return m.Kind == bus.KindMessage && isCommand(m.Command) && m.Command != cmdNew
 }
 
-// commit ends a message that needs no turn, with a text for its sender.
-func (g *Gateway) commit(row store.Inbound, text string, tx store.Tx) {
+// command does an immediate command and stores its answer. If that fails the
+// worker of the conversation keeps trying.
+func (g *Gateway) command(ctx context.Context, row store.Inbound) {
+	m, tx := row.Message, g.obey(row)
+	res, err := g.cfg.Store.Apply(ctx, tx)
+	if err != nil {
+		g.log.Error("cannot store an answer", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
+		g.lanes.owe(m, tx) //nolint:contextcheck // workers live as long as the gateway, not as this call
+		return
+	}
+	g.senders.enqueue(res.Queued)
+}
+
+// obey does an immediate command and returns what ends it. It does not block
+// for longer than a write to the ledger.
+func (g *Gateway) obey(row store.Inbound) store.Tx {
+	m, tx := row.Message, store.Tx{}
+	text := helpText
+	switch allowed, first := g.mayCommand(m); {
+	case first:
+		text = textManyCommands
+	case !allowed:
+		text = ""
+	case m.Command == cmdStart:
+		text = g.startText(m)
+	case m.Command == cmdID:
+		text = idText(m)
+	case m.Command == cmdStop:
+		text, tx = g.stop(row)
+	case m.Command == cmdTasks:
+		text = g.tasksText(m.Address)
+	case m.Command == cmdZone:
+		text, tx = setZone(m)
+	}
+	return g.closing(row, text, tx)
+}
+
+// mayCommand takes one command from the sender's budget. first is true for the
+// first one beyond it.
+func (g *Gateway) mayCommand(m bus.InboundMessage) (allowed, first bool) {
+	if m.Command == cmdStop {
+		return true, false
+	}
+	wait, first := g.turnRate.try("command/"+m.Principal, commandRate, commandBurst)
+	return wait == 0, first
+}
+
+// freshStart ends a message that asks for one.
+func (g *Gateway) freshStart(row store.Inbound) store.Tx {
+	switch allowed, first := g.mayCommand(row.Message); {
+	case first:
+		return g.closing(row, textManyCommands, store.Tx{})
+	case !allowed:
+		return g.closing(row, "", store.Tx{})
+	}
+	return g.closing(row, "A fresh start. What is it about?", store.Tx{Reset: []string{row.Message.SessionKey}})
+}
+
+// closing ends a message that needs no turn, with a text for its sender.
+func (g *Gateway) closing(row store.Inbound, text string, tx store.Tx) store.Tx {
 	tx.Done = append(tx.Done, row.Seq)
 	if text != "" {
 		tx.Send = append(tx.Send, g.outgoing(row.Message, "done", text)...)
 	}
-	res, err := g.cfg.Store.Apply(g.work, tx)
-	if err != nil {
-		g.log.Error("cannot store an answer", "channel", row.Message.Channel, "chat_id", row.Message.ChatID, "err", err)
-		return
-	}
-	g.senders.enqueue(res.Queued)
+	return tx
 }
 
 func (g *Gateway) startText(m bus.InboundMessage) string {
@@ -122,30 +148,26 @@ func idText(m bus.InboundMessage) string {
 }
 
 // setZone gives a conversation a time zone of its own.
-func (g *Gateway) setZone(m bus.InboundMessage) string {
+func setZone(m bus.InboundMessage) (string, store.Tx) {
 	name := strings.TrimSpace(m.Args)
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "" || strings.EqualFold(name, "local") {
-		return "Tell me the zone by its name, for example: /timezone Europe/Berlin"
+		return "Tell me the zone by its name, for example: /timezone Europe/Berlin", store.Tx{}
 	}
-	tx := store.Tx{Facts: []store.Fact{{Key: zoneFact(m.Address), Value: name}}}
-	if _, err := g.cfg.Store.Apply(g.work, tx); err != nil {
-		g.log.Error("cannot store a time zone", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
-		return "I could not store that. Please try again."
-	}
-	return "It is " + time.Now().In(zone).Format("15:04 on Monday, 2 January") + " here now."
+	return "It is " + time.Now().In(zone).Format("15:04 on Monday, 2 January") + " here now.",
+		store.Tx{Facts: []store.Fact{{Key: zoneFact(m.Address), Value: name}}}
 }
 
 // stop ends the turn and the background tasks of a conversation, and sets aside
 // what the sender has waiting there.
-func (g *Gateway) stop(m bus.InboundMessage) string {
-	turn, waiting := g.lanes.cancel(m.Address, m.Principal)
+func (g *Gateway) stop(row store.Inbound) (string, store.Tx) {
+	m := row.Message
+	turn, waiting, more := g.lanes.cancel(m.Address, m.Principal, row.Seq)
 	tx := store.Tx{Done: waiting}
 	for _, t := range g.cfg.Tools.Outstanding(m.Channel, m.ChatID) {
 		tx.Tasks = append(tx.Tasks, store.Task{ID: t.Call.Key(), State: store.TaskDelivered}) // nobody waits for it any more
 	}
 	tasks := g.cfg.Tools.CancelOutstanding(m.Channel, m.ChatID)
-	g.cfg.Store.Post(tx)
 	var what []string
 	if turn {
 		what = append(what, "my answer")
@@ -153,13 +175,16 @@ func (g *Gateway) stop(m bus.InboundMessage) string {
 	if tasks > 0 {
 		what = append(what, count(tasks, "background task"))
 	}
-	if len(waiting) > 0 {
+	switch {
+	case more:
+		what = append(what, "all waiting messages of yours")
+	case len(waiting) > 0:
 		what = append(what, count(len(waiting), "waiting message")+" of yours")
 	}
 	if len(what) == 0 {
-		return "There is nothing to stop."
+		return "There is nothing to stop.", tx
 	}
-	return "Stopped: " + strings.Join(what, ", ") + "."
+	return "Stopped: " + strings.Join(what, ", ") + ".", tx
 }
 
 func count(n int, what string) string {

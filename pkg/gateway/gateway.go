@@ -134,7 +134,10 @@ var errStarting = errors.New("has not started yet")
 // cannot work until somebody mends its setup, or of the ledger.
 func (g *Gateway) Run(ctx context.Context) error {
 	if err := g.restore(ctx); err != nil {
-		return err
+		if ctx.Err() != nil {
+			err = nil // stopped before it had started
+		}
+		return errors.Join(err, g.shutdown()) //nolint:contextcheck // stopping has a time of its own
 	}
 	receiving, stopReceiving := context.WithCancel(ctx)
 	defer stopReceiving()
@@ -252,6 +255,23 @@ func (g *Gateway) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("gateway: read the outbox: %w", err)
 	}
+	tasks, err := g.cfg.Store.OpenTasks(ctx)
+	if err != nil {
+		return fmt.Errorf("gateway: read background tasks: %w", err)
+	}
+	g.senders.enqueue(unsent)
+	if err := g.restoreLanes(ctx); err != nil {
+		return err
+	}
+	if err := g.restoreTasks(ctx, tasks); err != nil {
+		return err
+	}
+	g.clock.start() //nolint:contextcheck // the clock lives as long as the gateway, not as this call
+	return nil
+}
+
+// restoreLanes takes up turns that did not end and messages that wait.
+func (g *Gateway) restoreLanes(ctx context.Context) error {
 	open, err := g.cfg.Store.OpenTurns(ctx)
 	if err != nil {
 		return fmt.Errorf("gateway: read open turns: %w", err)
@@ -260,10 +280,6 @@ func (g *Gateway) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("gateway: read waiting messages: %w", err)
 	}
-	if err := g.restoreTasks(ctx); err != nil {
-		return err
-	}
-	g.senders.enqueue(unsent)
 	for _, t := range open {
 		rows, err := g.cfg.Store.Inbound(ctx, t.Inbound)
 		if err != nil {
@@ -276,10 +292,29 @@ func (g *Gateway) restore(ctx context.Context) error {
 		g.lanes.resume(t, rows) //nolint:contextcheck // workers live as long as the gateway, not as this call
 	}
 	for _, addr := range lanes {
-		g.lanes.wake(addr) //nolint:contextcheck // likewise
+		if err := g.restoreLane(ctx, addr); err != nil {
+			return err
+		}
 	}
-	g.clock.start() //nolint:contextcheck // likewise
 	return nil
+}
+
+// restoreLane notes what waits in a conversation.
+func (g *Gateway) restoreLane(ctx context.Context, addr bus.Address) error {
+	const page = 1024
+	for last := int64(0); ; {
+		rows, err := g.cfg.Store.Waiting(ctx, addr, last, page)
+		if err != nil {
+			return fmt.Errorf("gateway: read waiting messages: %w", err)
+		}
+		if len(rows) > 0 {
+			g.lanes.leave(addr, seqs(rows)...) //nolint:contextcheck // likewise
+		}
+		if len(rows) < page {
+			return nil
+		}
+		last = rows[len(rows)-1].Seq
+	}
 }
 
 // shutdown ends everything in order, each stage within what is left of the

@@ -36,13 +36,19 @@ type lanes struct {
 type lane struct {
 	addr    bus.Address
 	waiting []store.Inbound
-	beyond  bool // the ledger holds more than waiting
-	missed  bool // something went past waiting since the ledger was last read
-	told    bool // the conversation knows that it has to wait
+	behind  []int64          // what waits only in the ledger, by Seq; none of it is in waiting
+	stopped map[string]int64 // by principal: what waits in the ledger up to this Seq is set aside
+	told    bool             // the conversation knows that it has to wait
+	owed    []owed           // ends of messages that could not be stored
 	resumed []resumedTurn
 
 	running context.CancelCauseFunc // ends the running turn, nil if none
 	changed chan struct{}           // 1 slot: something was added while the worker waits
+}
+
+type owed struct {
+	m  bus.InboundMessage
+	tx store.Tx
 }
 
 type resumedTurn struct {
@@ -52,22 +58,34 @@ type resumedTurn struct {
 
 func (l *lanes) init() { l.m = make(map[bus.Address]*lane) }
 
-// enqueue hands an admitted message to its conversation.
-func (l *lanes) enqueue(row store.Inbound) {
-	overflow := false
-	l.with(row.Message.Address, func(ln *lane) {
-		if ln.beyond || len(ln.waiting) >= maxWaiting {
-			overflow = !ln.told && len(ln.waiting) >= maxWaiting
-			ln.beyond, ln.missed = true, true
-			ln.told = ln.told || overflow
-			return
+// enqueue hands admitted messages to their conversation, which is one for all
+// of them.
+func (l *lanes) enqueue(rows []store.Inbound) {
+	var overflow *store.Inbound
+	l.with(rows[0].Message.Address, func(ln *lane) {
+		for i, row := range rows {
+			if len(ln.behind) == 0 && len(ln.waiting) < maxWaiting {
+				ln.waiting = append(ln.waiting, row)
+				continue
+			}
+			if !ln.told && len(ln.waiting) >= maxWaiting {
+				ln.told, overflow = true, &rows[i]
+			}
+			ln.leave(row.Seq)
 		}
-		ln.waiting = append(ln.waiting, row)
 	})
-	if overflow {
+	if overflow != nil {
 		text := fmt.Sprintf("More than %d messages are waiting here. I will get to all of them, in order.", maxWaiting)
-		l.g.tell(row.Message, "overflow", text)
+		l.g.tell(overflow.Message, "overflow", text)
 	}
+}
+
+// leave notes that a message waits in the ledger only. What is on its way here
+// from its admission is in the ledger too, and must not be read back as well:
+// hence the numbers, which cost little even if there are very many.
+func (ln *lane) leave(seq int64) {
+	i, _ := slices.BinarySearch(ln.behind, seq)
+	ln.behind = slices.Insert(ln.behind, i, seq)
 }
 
 // resume hands over a turn that an earlier run did not finish.
@@ -75,9 +93,18 @@ func (l *lanes) resume(t store.Turn, rows []store.Inbound) {
 	l.with(t.Address, func(ln *lane) { ln.resumed = append(ln.resumed, resumedTurn{t, rows}) })
 }
 
-// wake starts the worker of a conversation whose messages are in the ledger.
-func (l *lanes) wake(addr bus.Address) {
-	l.with(addr, func(ln *lane) { ln.beyond = true })
+// leave starts the worker of a conversation that has messages in the ledger.
+func (l *lanes) leave(addr bus.Address, seqs ...int64) {
+	l.with(addr, func(ln *lane) {
+		for _, seq := range seqs {
+			ln.leave(seq)
+		}
+	})
+}
+
+// owe leaves it to the worker of a conversation to store the end of a message.
+func (l *lanes) owe(m bus.InboundMessage, tx store.Tx) {
+	l.with(m.Address, func(ln *lane) { ln.owed = append(ln.owed, owed{m, tx}) })
 }
 
 // with changes a lane, and starts its worker if it had none. While the daemon
@@ -102,21 +129,28 @@ func (l *lanes) with(addr bus.Address, change func(*lane)) {
 }
 
 // cancel ends the running turn of a conversation and takes out what principal
-// has waiting there.
-func (l *lanes) cancel(addr bus.Address, principal string) (turn bool, seqs []int64) {
+// has waiting there up to the message with Seq at. more means that what waits in
+// the ledger is set aside as well, when it is read.
+func (l *lanes) cancel(addr bus.Address, principal string, at int64) (turn bool, seqs []int64, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ln, ok := l.m[addr]
 	if !ok {
-		return false, nil
+		return false, nil, false
 	}
 	if ln.running != nil {
 		ln.running(agent.ErrStopped)
 		turn = true
 	}
+	if more = len(ln.behind) > 0; more {
+		if ln.stopped == nil {
+			ln.stopped = make(map[string]int64)
+		}
+		ln.stopped[principal] = at
+	}
 	kept := ln.waiting[:0]
 	for _, row := range ln.waiting {
-		if row.Message.Principal == principal && row.Message.Kind == bus.KindMessage {
+		if setAside(row, principal, at) {
 			seqs = append(seqs, row.Seq)
 			continue
 		}
@@ -124,7 +158,12 @@ func (l *lanes) cancel(addr bus.Address, principal string) (turn bool, seqs []in
 	}
 	clear(ln.waiting[len(kept):])
 	ln.waiting = kept
-	return turn, seqs
+	return turn, seqs, more
+}
+
+// setAside reports whether principal's /stop with Seq at ends a message.
+func setAside(row store.Inbound, principal string, at int64) bool {
+	return row.Message.Principal == principal && row.Message.Kind == bus.KindMessage && row.Seq < at
 }
 
 // stop lets running turns go on until ctx ends, then interrupts them; they stay
@@ -161,8 +200,10 @@ func (l *lanes) run(ln *lane) {
 		switch {
 		case step.job != nil:
 			l.g.guarded(ln, step.job)
-		case step.readBack:
-			l.readBack(ln)
+		case step.owed != nil:
+			l.g.finish(step.owed.m, "", step.owed.tx)
+		case step.readTo > 0:
+			l.readBack(ln, step.readFrom, step.readTo)
 		case step.wait > 0:
 			if step.tell != nil {
 				l.g.tellSlow(*step.tell, step.wait)
@@ -189,12 +230,16 @@ func (l *lanes) pause(ln *lane, d time.Duration) {
 type job struct {
 	rows   []store.Inbound
 	resume *store.Turn
+	ctx    context.Context //nolint:containedctx // /stop may come before the worker has begun
+	cancel context.CancelCauseFunc
 }
 
 // step is what a worker does next. The zero step means the lane is gone.
 type step struct {
 	job      *job
-	readBack bool
+	owed     *owed
+	readFrom int64 // the first and the last of what waits in the ledger only
+	readTo   int64
 	wait     time.Duration       // until a sender who asked too often may go on
 	tell     *bus.InboundMessage // whose sender has to be told so
 }
@@ -204,35 +249,92 @@ func (l *lanes) next(ln *lane) step {
 	defer l.mu.Unlock()
 	switch {
 	case l.stopping:
+	case len(ln.owed) > 0:
+		o := ln.owed[0]
+		ln.owed = ln.owed[1:]
+		return step{owed: &o}
 	case len(ln.resumed) > 0:
 		r := ln.resumed[0]
 		ln.resumed = ln.resumed[1:]
-		return step{job: &job{rows: r.rows, resume: &r.turn}}
+		return step{job: l.ready(ln, &job{rows: r.rows, resume: &r.turn})}
 	case len(ln.waiting) > 0:
-		return l.take(ln)
-	case ln.beyond:
-		ln.missed = false
-		return step{readBack: true}
+		s := l.take(ln)
+		if s.job != nil {
+			l.ready(ln, s.job)
+		}
+		return s
+	case len(ln.behind) > 0:
+		return step{readFrom: ln.behind[0], readTo: ln.behind[len(ln.behind)-1]}
 	}
 	delete(l.m, ln.addr)
 	return step{}
 }
 
-// readBack fills a lane whose memory is empty from the ledger.
-func (l *lanes) readBack(ln *lane) {
-	rows, err := l.g.cfg.Store.Waiting(l.g.work, ln.addr, 0, maxWaiting)
+// ready gives a job what /stop ends it with; l.mu is held.
+func (l *lanes) ready(ln *lane, j *job) *job {
+	j.ctx, j.cancel = context.WithCancelCause(l.g.work)
+	if j.turn() {
+		ln.running = j.cancel
+	}
+	return j
+}
+
+// over takes note that a job is done.
+func (l *lanes) over(ln *lane, j *job) {
+	j.cancel(nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln.running = nil
+}
+
+// readBack fills a lane whose memory is empty with what waits in the ledger
+// only, from the message with Seq from to the one with Seq to.
+func (l *lanes) readBack(ln *lane, from, to int64) {
+	rows, err := l.g.cfg.Store.Waiting(l.g.work, ln.addr, from-1, maxWaiting)
 	if err != nil {
 		l.g.log.Error("cannot read waiting messages", "channel", ln.addr.Channel, "chat_id", ln.addr.ChatID, "err", err)
 		l.pause(ln, time.Second)
 		return
 	}
-	full := len(rows) == maxWaiting
-	rows = slices.DeleteFunc(rows, l.g.command) // left over by a crash; answering twice sends once
+	commands, done := l.fill(ln, rows, to)
+	if len(done) > 0 {
+		l.g.finish(bus.InboundMessage{Address: ln.addr}, "", store.Tx{Done: done})
+	}
+	for _, row := range commands { // left over by a crash
+		l.g.finish(row.Message, "", l.g.obey(row))
+	}
+}
+
+// fill takes rows of the ledger into a lane. It returns the commands among
+// them, and those that a /stop has set aside. What was to be read up to the
+// message with Seq to and was not found is done.
+func (l *lanes) fill(ln *lane, rows []store.Inbound, to int64) (commands []store.Inbound, done []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ln.waiting = rows
-	ln.beyond = full || ln.missed
-	ln.told = ln.told && ln.beyond
+	for _, row := range rows {
+		_, ours := slices.BinarySearch(ln.behind, row.Seq)
+		at, stopped := ln.stopped[row.Message.Principal]
+		switch {
+		case !ours: // on its way here from its admission
+		case stopped && setAside(row, row.Message.Principal, at):
+			done = append(done, row.Seq)
+		case immediate(row.Message):
+			commands = append(commands, row)
+		default:
+			ln.waiting = append(ln.waiting, row)
+		}
+	}
+	if n := len(rows); n == maxWaiting {
+		to = rows[n-1].Seq
+	} else if n > 0 {
+		to = max(to, rows[n-1].Seq)
+	}
+	read, _ := slices.BinarySearch(ln.behind, to+1)
+	ln.behind = ln.behind[read:]
+	if len(ln.behind) == 0 {
+		ln.behind, ln.stopped, ln.told = nil, nil, false
+	}
+	return commands, done
 }
 
 // take picks the first message whose sender may start a turn now, and with it
@@ -281,9 +383,9 @@ func (ln *lane) extract(i int) []store.Inbound {
 }
 
 // joinable reports whether a message may share a turn with others of its
-// sender. A command or something unreadable is answered for itself.
+// sender. A command is answered for itself.
 func joinable(m bus.InboundMessage) bool {
-	return m.Kind == bus.KindMessage && !isCommand(m.Command) && unreadable(m) == ""
+	return m.Kind == bus.KindMessage && !isCommand(m.Command)
 }
 
 // limited reports whether a message counts against its sender's turns.
@@ -319,6 +421,7 @@ func (g *Gateway) tell(m bus.InboundMessage, what, text string) {
 
 // guarded does one job and keeps its panic from everybody else.
 func (g *Gateway) guarded(ln *lane, j *job) {
+	defer g.lanes.over(ln, j)
 	defer func() {
 		if r := recover(); r != nil {
 			m := j.rows[len(j.rows)-1].Message
@@ -326,5 +429,5 @@ func (g *Gateway) guarded(ln *lane, j *job) {
 			g.giveUp(j)
 		}
 	}()
-	g.do(ln, j)
+	g.do(j)
 }

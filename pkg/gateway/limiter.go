@@ -95,3 +95,12 @@ func (o *onceSet) first(key string) bool {
 	o.young[key] = struct{}{}
 	return true
 }
+
+func (o *onceSet) forget(keys []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, key := range keys {
+		delete(o.young, key)
+		delete(o.old, key)
+	}
+}

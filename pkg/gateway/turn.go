@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,33 +34,44 @@ func stateFrom(ctx context.Context) *turnState {
 }
 
 // do answers the rows of a job.
-func (g *Gateway) do(ln *lane, j *job) {
+func (g *Gateway) do(j *job) {
 	row := j.rows[len(j.rows)-1]
 	m := row.Message
 	switch {
-	case m.Kind == bus.KindFollowUp && (m.FollowUp.ForUser != "" || m.Hops >= maxHops):
+	case j.turn():
+		g.turn(j)
+	case m.Kind == bus.KindFollowUp:
 		g.deliver(row)
 	case m.Command == cmdNew:
-		g.commit(row, "A fresh start. What is it about?", store.Tx{Reset: []string{m.SessionKey}})
-	case unreadable(m) != "":
-		g.commit(row, unreadable(m), store.Tx{})
+		g.finish(m, "", g.freshStart(row))
 	default:
-		g.turn(ln, j)
+		g.finish(m, "", g.closing(row, unreadable(m), store.Tx{Done: seqs(j.rows)}))
 	}
 }
 
+// turn reports whether a job takes a turn of the agent.
+func (j *job) turn() bool {
+	m := j.rows[len(j.rows)-1].Message
+	switch {
+	case j.resume != nil:
+		return true
+	case m.Kind == bus.KindFollowUp:
+		return m.FollowUp.ForUser == "" && m.Hops < maxHops
+	case m.Command == cmdNew:
+		return false
+	}
+	return slices.ContainsFunc(j.rows, func(r store.Inbound) bool { return unreadable(r.Message) == "" })
+}
+
 // turn runs the agent for a job and commits what came of it.
-func (g *Gateway) turn(ln *lane, j *job) {
+func (g *Gateway) turn(j *job) {
 	m := j.rows[len(j.rows)-1].Message
 	state := &turnState{id: bus.Key(m.Channel, m.ID, "turn"), msg: m}
 	t := agent.Turn{ID: state.id}
 	if j.resume != nil {
 		state.id, t.ID, t.Steps = j.resume.ID, j.resume.ID, j.resume.Steps
 	}
-	ctx, cancel := context.WithCancelCause(g.work)
-	defer cancel(nil)
-	g.lanes.setRunning(ln, cancel)
-	defer g.lanes.setRunning(ln, nil)
+	ctx := j.ctx
 
 	began := time.Now()
 	if j.resume == nil {
@@ -72,7 +84,8 @@ func (g *Gateway) turn(ln *lane, j *job) {
 	if err != nil && !stopped && g.work.Err() != nil {
 		return // the daemon stops: the turn stays in the ledger
 	}
-	tx := store.Tx{History: out.History, End: []string{state.id}}
+	// The rows are named again: the turn's beginning may not have been stored.
+	tx := store.Tx{History: out.History, End: []string{state.id}, Done: seqs(j.rows)}
 	text := g.answerText(state, out, err, stopped)
 	if text != "" {
 		tx.Send = g.answer(state, text)
@@ -94,10 +107,16 @@ func (g *Gateway) turn(ln *lane, j *job) {
 
 func begin(state *turnState, rows []store.Inbound, at time.Time) *store.Turn {
 	t := &store.Turn{ID: state.id, Address: state.msg.Address, Session: state.msg.SessionKey, Started: at}
-	for _, r := range rows {
-		t.Inbound = append(t.Inbound, r.Seq)
-	}
+	t.Inbound = seqs(rows)
 	return t
+}
+
+func seqs(rows []store.Inbound) []int64 {
+	list := make([]int64, len(rows))
+	for i, r := range rows {
+		list[i] = r.Seq
+	}
+	return list
 }
 
 // prepare fills in what the agent tells us while it runs.
@@ -182,17 +201,27 @@ func (g *Gateway) quoting(m bus.InboundMessage, key, text string) bus.OutboundMe
 	return out
 }
 
-// finish commits the end of a turn, and does not give up while the daemon runs:
-// until it is stored the turn counts as not done.
+// finish commits the end of a turn or of a message: until it is stored it counts
+// as not done.
 func (g *Gateway) finish(m bus.InboundMessage, turn string, tx store.Tx) {
 	ctx := context.WithoutCancel(g.work)
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
+	g.insist(m.Address, turn, func() error {
 		res, err := g.cfg.Store.Apply(ctx, tx)
 		if err == nil {
 			g.senders.enqueue(res.Queued)
+		}
+		return err
+	})
+}
+
+// insist repeats a write that fails, and does not give up while the daemon runs.
+func (g *Gateway) insist(at bus.Address, turn string, write func() error) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
+		err := write()
+		if err == nil {
 			return
 		}
-		g.log.Error("cannot store the end of a turn", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", turn, "err", err)
+		g.log.Error("cannot write to the ledger", "channel", at.Channel, "chat_id", at.ChatID, "turn_id", turn, "err", err)
 		select {
 		case <-time.After(pause):
 		case <-g.work.Done():
@@ -208,10 +237,7 @@ func (g *Gateway) giveUp(j *job) {
 	if j.resume != nil {
 		id = j.resume.ID
 	}
-	tx := store.Tx{End: []string{id}, Send: g.outgoing(m, "panic", agent.Apology(nil))}
-	for _, r := range j.rows {
-		tx.Done = append(tx.Done, r.Seq)
-	}
+	tx := store.Tx{End: []string{id}, Done: seqs(j.rows), Send: g.outgoing(m, "panic", agent.Apology(nil))}
 	g.finish(m, id, tx)
 }
 
@@ -258,12 +284,6 @@ func (s *turnState) lastSaid(to bus.Address) (string, bool) {
 	defer s.mu.Unlock()
 	text, ok := s.said[to]
 	return text, ok
-}
-
-func (l *lanes) setRunning(ln *lane, cancel context.CancelCauseFunc) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ln.running = cancel
 }
 
 // When the typing sign appears, and how often it is renewed: platforms let it
