@@ -102,7 +102,7 @@ func (a *Agent) Run(ctx context.Context, t Turn) (Outcome, error) {
 	messages = append(messages, a.systemMessage(ctx, last, now))
 	messages = append(messages, recent(past)...)
 	messages = append(messages, question)
-	done, rounds := replay(t.Steps)
+	done, rounds, finish := a.replay(t.Steps)
 	messages = append(messages, done...)
 
 	ctx = context.WithValue(ctx, turnKey{}, &t)
@@ -118,6 +118,7 @@ func (a *Agent) Run(ctx context.Context, t Turn) (Outcome, error) {
 		FinalAnswer:   true,
 		Checkpoint:    t.checkpoint,
 		Rounds:        rounds,
+		Finish:        finish,
 	}, messages, last.Channel, last.ChatID)
 
 	out := Outcome{History: make([]store.Entry, 0, len(done)+4)}
@@ -160,9 +161,9 @@ func callOf(turn string, m bus.InboundMessage) tools.Call {
 	return c
 }
 
-// checkpoint writes one step of the loop. Only the beginning of a call is
-// waited for: what was done before is then on disk too, since the ledger keeps
-// the order.
+// checkpoint writes one step of the loop. Only the beginning of a call that
+// must not be run twice is waited for: what was done before is then on disk
+// too, since the ledger keeps the order.
 func (t *Turn) checkpoint(ctx context.Context, r tools.Record) error {
 	if t.Journal == nil {
 		return nil
@@ -171,7 +172,7 @@ func (t *Turn) checkpoint(ctx context.Context, r tools.Record) error {
 	tx := store.Tx{}
 	switch r.Kind {
 	case tools.RecordReply:
-		step.Kind = store.StepReply
+		step.Kind, step.Finish = store.StepReply, r.Finish
 	case tools.RecordBegin:
 		step.Kind = store.StepBegin
 	case tools.RecordEnd:
@@ -184,19 +185,20 @@ func (t *Turn) checkpoint(ctx context.Context, r tools.Record) error {
 		}
 	}
 	tx.Steps = []store.Step{step}
-	return t.Journal(ctx, tx, r.Kind == tools.RecordBegin || len(tx.Tasks) > 0)
+	return t.Journal(ctx, tx, r.Kind == tools.RecordBegin && !r.Idempotent || len(tx.Tasks) > 0)
 }
 
 // replay turns the steps of an interrupted turn back into messages. A call that
-// had begun and has no result may or may not have taken effect, and running it
-// again could do harm, so the model is told just that.
-func replay(steps []store.Step) (messages []providers.Message, rounds int) {
+// had begun and has no result may or may not have taken effect. If the tool
+// allows it the call is left open and so run again; otherwise that could do
+// harm, and the model is told just that.
+func (a *Agent) replay(steps []store.Step) (messages []providers.Message, rounds int, finish string) {
 	ended := map[string]bool{}
 	for _, s := range steps {
 		switch s.Kind {
 		case store.StepReply:
 			messages = append(messages, s.Message)
-			rounds = s.Round
+			rounds, finish = s.Round, s.Finish
 			clear(ended)
 		case store.StepEnd:
 			messages = append(messages, s.Message)
@@ -205,14 +207,14 @@ func replay(steps []store.Step) (messages []providers.Message, rounds int) {
 		}
 	}
 	for _, s := range steps {
-		if s.Kind == store.StepBegin && s.Round == rounds && !ended[s.CallID] {
+		if s.Kind == store.StepBegin && s.Round == rounds && !ended[s.CallID] && !a.cfg.Tools.Idempotent(s.Tool) {
 			messages = append(messages, providers.Message{
 				Role: providers.RoleTool, ToolCallID: s.CallID,
 				Content: "interrupted by a restart, outcome unknown: check before you do it again",
 			})
 		}
 	}
-	return messages, rounds
+	return messages, rounds, finish
 }
 
 // RunTask runs a sub-agent for a task that a turn handed out, with the tools of

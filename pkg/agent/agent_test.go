@@ -165,6 +165,11 @@ func TestRunCarriesTheCallAndRecordsTheTurn(t *testing.T) {
 	}
 }
 
+// repeatable is a tool that may be run twice for one call.
+type repeatable struct{ tools.Tool }
+
+func (repeatable) Idempotent() bool { return true }
+
 // A turn resumes from its last step: replies are not asked for again, finished
 // calls are not run again, and one that had begun is answered as unknown.
 func TestRunResumes(t *testing.T) {
@@ -176,12 +181,17 @@ func TestRunResumes(t *testing.T) {
 			return tools.NewToolResult("ran " + name)
 		}))
 	}
-	calls := []providers.ToolCall{{ID: "1", Name: "finished"}, {ID: "2", Name: "begun"}, {ID: "3", Name: "fresh"}}
+	registry.Register(repeatable{tools.Func("again", "counts", func(context.Context, struct{}) *tools.ToolResult {
+		runs["again"]++
+		return tools.NewToolResult("ran again")
+	})})
+	calls := []providers.ToolCall{{ID: "1", Name: "finished"}, {ID: "2", Name: "begun"}, {ID: "3", Name: "again"}, {ID: "4", Name: "fresh"}}
 	steps := []store.Step{
 		{Round: 1, Kind: store.StepReply, Message: providers.Message{Role: providers.RoleAssistant, ToolCalls: calls}},
 		{Round: 1, Kind: store.StepBegin, CallID: "1"},
 		{Round: 1, Kind: store.StepEnd, CallID: "1", Message: providers.Message{Role: providers.RoleTool, ToolCallID: "1", Content: "earlier result"}},
-		{Round: 1, Kind: store.StepBegin, CallID: "2"},
+		{Round: 1, Kind: store.StepBegin, CallID: "2", Tool: "begun"},
+		{Round: 1, Kind: store.StepBegin, CallID: "3", Tool: "again"},
 	}
 	asked := 0
 	a := newAgent(func(m []providers.Message, _ []providers.ToolDefinition) (*providers.LLMResponse, error) {
@@ -198,10 +208,10 @@ func TestRunResumes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int{"fresh": 1}, runs); diff != "" {
+	if diff := cmp.Diff(map[string]int{"again": 1, "fresh": 1}, runs); diff != "" {
 		t.Error("runs: " + diff)
 	}
-	if want := "earlier result|interrupted by a restart, outcome unknown: check before you do it again|ran fresh"; out.Answer != want || asked != 1 || out.Rounds != 2 {
+	if want := "earlier result|interrupted by a restart, outcome unknown: check before you do it again|ran again|ran fresh"; out.Answer != want || asked != 1 || out.Rounds != 2 {
 		t.Errorf("answer %q after %d requests in round %d", out.Answer, asked, out.Rounds)
 	}
 }

@@ -62,6 +62,15 @@ type PerCallTool interface {
 	ForCall() Tool
 }
 
+// IdempotentTool is a Tool that says whether a call may be run a second time,
+// with the same arguments and the same Call.Key, without anything happening
+// twice. After a crash a begun call of such a tool is run again; of any other
+// tool the model is told that the outcome is unknown.
+type IdempotentTool interface {
+	Tool
+	Idempotent() bool
+}
+
 // ToolToSchema describes a tool in the form OpenAI-style APIs take:
 // {"type":"function","function":{"name":...,"description":...,"parameters":...}}.
 func ToolToSchema(tool Tool) map[string]interface{} {

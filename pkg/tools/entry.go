@@ -21,6 +21,7 @@ type entry struct {
 	perCall  bool          // instances are made per call; the setters below are nil
 	executor AsyncExecutor // takes its callback with the call
 	canAsync bool          // may report back later
+	repeats  bool          // may be run twice for one call
 	ttl      time.Duration // 0: the registry's
 
 	// The legacy setters, wherever in a chain of decorators they are, and the
@@ -63,6 +64,9 @@ func newEntry(tool Tool) (e *entry, err error) {
 		AsyncTTL() time.Duration
 	}](tool); ok {
 		e.ttl = t.AsyncTTL()
+	}
+	if t, ok := As[IdempotentTool](tool); ok {
+		e.repeats = t.Idempotent()
 	}
 	e.classify()
 	return e, nil

@@ -29,8 +29,10 @@ type ToolLoopConfig struct {
 	// Checkpoint is told each step before the loop goes on; if it fails the
 	// loop stops with its error.
 	Checkpoint func(context.Context, Record) error
-	// Rounds is how many rounds a resumed run has already spent.
+	// Rounds is how many rounds a resumed run has already spent, and Finish the
+	// finish reason of the last of them.
 	Rounds int
+	Finish string
 }
 
 // RecordKind says what a Record records.
@@ -50,6 +52,9 @@ type Record struct {
 	Call    Call              // RecordBegin, RecordEnd
 	Message providers.Message // RecordReply: the assistant's with its calls; RecordEnd: the tool's
 	Result  *ToolResult       // RecordEnd
+	Finish  string            // RecordReply: the model's finish reason
+
+	Idempotent bool // RecordBegin: the call may be run again
 }
 
 // EventKind says what an Event tells.

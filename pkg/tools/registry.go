@@ -170,6 +170,13 @@ func (r *ToolRegistry) View(filter func(name string) bool) *ToolRegistry {
 	return v
 }
 
+// Idempotent reports whether the tool of that name says that it may be run
+// twice for one call; see IdempotentTool.
+func (r *ToolRegistry) Idempotent(name string) bool {
+	e := r.table().byName[name]
+	return e != nil && e.repeats
+}
+
 // Get finds a tool by name.
 func (r *ToolRegistry) Get(name string) (Tool, bool) {
 	if e := r.table().byName[name]; e != nil {

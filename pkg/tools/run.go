@@ -75,7 +75,7 @@ var errCheckpoint = errors.New("the step could not be recorded")
 
 func (l *loop) run(ctx context.Context, pending []providers.ToolCall) error {
 	if len(pending) > 0 {
-		if err := l.calls(ctx, l.cfg.Rounds, pending, ""); err != nil {
+		if err := l.calls(ctx, l.cfg.Rounds, pending, l.cfg.Finish); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (l *loop) ask(ctx context.Context, round int, tools *ToolRegistry) (reply p
 	if round <= l.cfg.MaxIterations {
 		reply.ToolCalls = tidyCalls(resp.ToolCalls)
 	}
-	if err := l.checkpoint(ctx, Record{Kind: RecordReply, Round: round, Message: reply}); err != nil {
+	if err := l.checkpoint(ctx, Record{Kind: RecordReply, Round: round, Message: reply, Finish: resp.FinishReason}); err != nil {
 		return reply, "", err
 	}
 	l.add(reply)
@@ -217,7 +217,8 @@ func (l *loop) call(ctx context.Context, round int, tc providers.ToolCall, finis
 	if e != nil {
 		call.Label = e.label(tc.Arguments)
 	}
-	if err := l.checkpoint(ctx, Record{Kind: RecordBegin, Round: round, Call: call.Call}); err != nil {
+	begin := Record{Kind: RecordBegin, Round: round, Call: call.Call, Idempotent: l.cfg.Tools != nil && l.cfg.Tools.Idempotent(tc.Name)}
+	if err := l.checkpoint(ctx, begin); err != nil {
 		return false, err
 	}
 	l.event(Event{Kind: EventToolStart, Round: round, Call: call.Call})

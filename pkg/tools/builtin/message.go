@@ -48,6 +48,9 @@ func NewMessageTool(opts ...MessageOption) *MessageTool {
 // Name returns "message".
 func (t *MessageTool) Name() string { return "message" }
 
+// Idempotent is true: the call names the message, and the outbox knows it.
+func (t *MessageTool) Idempotent() bool { return true }
+
 // Description tells the model when to use the tool.
 func (t *MessageTool) Description() string {
 	return "Send a message right now, before the turn ends or to another conversation. Your final answer reaches the person by itself, " +

@@ -26,6 +26,9 @@ func NewReadFileTool(workspace Workspace) *ReadFileTool { return &ReadFileTool{w
 // Name returns "read_file".
 func (t *ReadFileTool) Name() string { return "read_file" }
 
+// Idempotent is true: reading changes nothing.
+func (t *ReadFileTool) Idempotent() bool { return true }
+
 // Description tells the model when to use the tool.
 func (t *ReadFileTool) Description() string {
 	return "Read a text file of this conversation's workspace, the whole of it or a range of lines."

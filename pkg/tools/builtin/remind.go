@@ -53,6 +53,9 @@ func NewRemindTool(book Reminders, zone func(ctx context.Context, at bus.Address
 // Name returns "remind".
 func (t *RemindTool) Name() string { return "remind" }
 
+// Idempotent is true: the call names the reminder.
+func (t *RemindTool) Idempotent() bool { return true }
+
 // Description tells the model when to use the tool.
 func (t *RemindTool) Description() string {
 	return "Set a reminder that comes back to this conversation later, list the reminders of this conversation, or cancel one. " +

@@ -23,6 +23,9 @@ func NewSpawnTool(run func(ctx context.Context, call tools.Call, task string) *t
 // Name returns "spawn".
 func (t *SpawnTool) Name() string { return "spawn" }
 
+// Idempotent is true: the call names the task.
+func (t *SpawnTool) Idempotent() bool { return true }
+
 // Description tells the model when to use the tool.
 func (t *SpawnTool) Description() string {
 	return "Start a task in the background, done by a helper that has the same tools but does not see this conversation. " +

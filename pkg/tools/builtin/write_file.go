@@ -29,6 +29,9 @@ func NewWriteFileTool(workspace Workspace) *WriteFileTool {
 // Name returns "write_file".
 func (t *WriteFileTool) Name() string { return "write_file" }
 
+// Idempotent is true: the same text in the same file.
+func (t *WriteFileTool) Idempotent() bool { return true }
+
 // Description tells the model when to use the tool.
 func (t *WriteFileTool) Description() string {
 	return "Write a text file in this conversation's workspace. It replaces a file of that name; folders on the way are made."
