@@ -1,0 +1,428 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+)
+
+// What is read at every turn (history) or written several times a turn (steps)
+// has a compact form of its own: a byte for the form's version, then its parts
+// one after the other. JSON of the same took five times as long to read. The
+// rest is JSON.
+const form = 1
+
+var errForm = errors.New("a row of the ledger is damaged")
+
+type encoder []byte
+
+func (e *encoder) int(n int64) { *e = binary.AppendVarint(*e, n) }
+
+func (e *encoder) string(s string) {
+	e.int(int64(len(s)))
+	*e = append(*e, s...)
+}
+
+func (e *encoder) message(m *providers.Message) error {
+	e.string(m.Role)
+	e.string(m.Content)
+	e.string(m.ToolCallID)
+	e.int(int64(len(m.ToolCalls)))
+	for i := range m.ToolCalls {
+		if err := e.call(&m.ToolCalls[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *encoder) call(c *providers.ToolCall) error {
+	e.string(c.ID)
+	e.string(c.Type)
+	e.string(c.Name)
+	var args []byte
+	if c.Arguments != nil {
+		var err error
+		if args, err = json.Marshal(c.Arguments); err != nil {
+			return fmt.Errorf("the arguments of %s: %w", c.Name, err)
+		}
+	}
+	e.string(string(args))
+	if c.Function == nil {
+		e.int(0)
+		return nil
+	}
+	e.int(1)
+	e.string(c.Function.Name)
+	e.string(c.Function.Arguments)
+	return nil
+}
+
+// decoder reads what encoder wrote. The strings it returns share the memory of
+// the row. After bad is set everything it returns is empty.
+type decoder struct {
+	rest string
+	bad  bool
+}
+
+// decode checks the version of a row.
+func decode(body []byte) *decoder {
+	d := &decoder{rest: string(body)}
+	if len(body) == 0 || body[0] != form {
+		d.fail()
+		return d
+	}
+	d.rest = d.rest[1:]
+	return d
+}
+
+func (d *decoder) fail() { d.rest, d.bad = "", true }
+
+func (d *decoder) more() bool { return d.rest != "" }
+
+func (d *decoder) err() error {
+	if d.bad {
+		return errForm
+	}
+	return nil
+}
+
+func (d *decoder) int() int64 {
+	var u uint64
+	for i := range min(len(d.rest), binary.MaxVarintLen64) {
+		b := d.rest[i]
+		u |= uint64(b&0x7f) << (7 * i)
+		if b < 0x80 {
+			d.rest = d.rest[i+1:]
+			return int64(u>>1) ^ -int64(u&1) //nolint:gosec // zigzag, the reverse of AppendVarint
+		}
+	}
+	d.fail()
+	return 0
+}
+
+func (d *decoder) string() string {
+	n := d.int()
+	if n < 0 || n > int64(len(d.rest)) {
+		d.fail()
+		return ""
+	}
+	s := d.rest[:n]
+	d.rest = d.rest[n:]
+	return s
+}
+
+func (d *decoder) message() (m providers.Message) {
+	m.Role, m.Content, m.ToolCallID = role(d.string()), d.string(), d.string()
+	n := d.int()
+	if n < 0 || n > int64(len(d.rest)) {
+		d.fail()
+		return m
+	}
+	for range n {
+		m.ToolCalls = append(m.ToolCalls, d.call())
+	}
+	return m
+}
+
+// role avoids holding a whole row for the sake of its role.
+func role(s string) string {
+	for _, known := range []string{providers.RoleUser, providers.RoleAssistant, providers.RoleTool} {
+		if s == known {
+			return known
+		}
+	}
+	return s
+}
+
+func (d *decoder) call() (c providers.ToolCall) {
+	c.ID, c.Type, c.Name = d.string(), d.string(), d.string()
+	if args := d.string(); args != "" && json.Unmarshal([]byte(args), &c.Arguments) != nil {
+		d.fail()
+	}
+	if d.int() == 1 {
+		c.Function = &providers.FunctionCall{Name: d.string(), Arguments: d.string()}
+	}
+	return c
+}
+
+func encodeEntries(entries []store.Entry) ([]byte, error) {
+	e := encoder{form}
+	for i := range entries {
+		e.int(micros(entries[i].Time))
+		if err := e.message(&entries[i].Message); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+func decodeEntries(session string, body []byte) (entries []store.Entry, err error) {
+	d := decode(body)
+	for d.more() {
+		at := d.int()
+		entries = append(entries, store.Entry{Session: session, Time: instant(at), Message: d.message()})
+	}
+	return entries, d.err()
+}
+
+func encodeSteps(steps []store.Step) ([]byte, error) {
+	e := encoder{form}
+	for i := range steps {
+		s := &steps[i]
+		e.string(string(s.Kind))
+		e.int(int64(s.Round))
+		e.string(s.CallID)
+		e.string(s.Tool)
+		if err := e.message(&s.Message); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+func decodeSteps(turn string, body []byte) (steps []store.Step, err error) {
+	d := decode(body)
+	for d.more() {
+		s := store.Step{Turn: turn, Kind: store.StepKind(d.string()), Round: int(d.int())}
+		s.CallID, s.Tool, s.Message = d.string(), d.string(), d.message()
+		steps = append(steps, s)
+	}
+	return steps, d.err()
+}
+
+// encodeSeqs writes the rows of a turn; decodeSeqs is the reverse.
+func encodeSeqs(seqs []int64) []byte {
+	e := encoder{form}
+	for _, n := range seqs {
+		e.int(n)
+	}
+	return e
+}
+
+func decodeSeqs(body []byte) (seqs []int64, err error) {
+	d := decode(body)
+	for d.more() {
+		seqs = append(seqs, d.int())
+	}
+	return seqs, d.err()
+}
+
+func micros(t time.Time) int64 { return t.UnixMicro() }
+
+// instant is the reverse of micros, for the zero time too.
+func instant(us int64) time.Time { return time.UnixMicro(us) }
+
+// change is a Tx as it is written: checked, encoded, and independent of the
+// caller's slices. It is made in the caller's goroutine, so that encoding runs
+// on every core.
+type change struct {
+	admit      []inboxRow
+	facts      []store.Fact
+	begin      *store.Turn
+	steps      []stepRow
+	history    []historyRow
+	reset      []string
+	send       []store.Outbound
+	receipts   []store.Receipt
+	done       []int64
+	end        []string
+	schedules  []scheduleRow
+	unschedule []string
+	tasks      []taskRow
+}
+
+type inboxRow struct {
+	channel, id, chat string
+	body              []byte
+}
+
+type stepRow struct {
+	turn string
+	body []byte
+}
+
+type historyRow struct {
+	session string
+	body    []byte
+}
+
+type scheduleRow struct {
+	id   string
+	of   bus.Address
+	due  int64
+	body []byte
+}
+
+type taskRow struct {
+	id      string
+	stage   int64
+	started int64
+	body    []byte
+}
+
+// size is how many rows c touches, near enough.
+func (c *change) size() int {
+	return len(c.admit) + len(c.facts) + len(c.steps) + len(c.history) + len(c.reset) + len(c.send) +
+		len(c.receipts) + len(c.done) + len(c.end) + len(c.schedules) + len(c.unschedule) + len(c.tasks)
+}
+
+func (c *change) empty() bool { return c.begin == nil && c.size() == 0 }
+
+// encode makes a change of tx, or says why tx is refused.
+func encode(tx *store.Tx) (*change, error) {
+	c := &change{
+		facts: slices.Clone(tx.Facts), reset: slices.Clone(tx.Reset), send: slices.Clone(tx.Send),
+		receipts: slices.Clone(tx.Receipts), done: slices.Clone(tx.Done), end: slices.Clone(tx.End),
+		unschedule: slices.Clone(tx.Unschedule),
+	}
+	for i := range tx.Admit {
+		m := &tx.Admit[i]
+		body, err := json.Marshal(m)
+		if err != nil {
+			return nil, fmt.Errorf("message %s: %w", m.ID, err)
+		}
+		c.admit = append(c.admit, inboxRow{m.Channel, m.ID, m.ChatID, body})
+	}
+	if tx.Begin != nil {
+		if tx.Begin.ID == "" {
+			return nil, errors.New("a turn without an id")
+		}
+		begin := *tx.Begin
+		begin.Inbound = slices.Clone(begin.Inbound)
+		c.begin = &begin
+	}
+	for i := range tx.Send {
+		if tx.Send[i].Message.Key == "" {
+			return nil, errors.New("an outbox row without a key")
+		}
+	}
+	return c, errors.Join(c.encodeSteps(tx.Steps), c.encodeHistory(tx.History), c.encodeCalendar(tx))
+}
+
+// encodeSteps makes one row of what follows one another in one turn.
+func (c *change) encodeSteps(steps []store.Step) error {
+	for len(steps) > 0 {
+		n := 1
+		for n < len(steps) && steps[n].Turn == steps[0].Turn {
+			n++
+		}
+		body, err := encodeSteps(steps[:n])
+		if err != nil {
+			return err
+		}
+		c.steps = append(c.steps, stepRow{steps[0].Turn, body})
+		steps = steps[n:]
+	}
+	return nil
+}
+
+// mostEntries bounds how much is read for the sake of one entry.
+const mostEntries = 32
+
+// encodeHistory makes one row of what follows one another in one session:
+// nearly always the whole of a turn.
+func (c *change) encodeHistory(entries []store.Entry) error {
+	for len(entries) > 0 {
+		n := 1
+		for n < min(len(entries), mostEntries) && entries[n].Session == entries[0].Session {
+			n++
+		}
+		body, err := encodeEntries(entries[:n])
+		if err != nil {
+			return err
+		}
+		c.history = append(c.history, historyRow{entries[0].Session, body})
+		entries = entries[n:]
+	}
+	return nil
+}
+
+func (c *change) encodeCalendar(tx *store.Tx) error {
+	for i := range tx.Schedules {
+		s := &tx.Schedules[i]
+		if s.ID == "" {
+			return errors.New("a schedule without an id")
+		}
+		body, err := json.Marshal((*scheduleBody)(s))
+		if err != nil {
+			return fmt.Errorf("schedule %s: %w", s.ID, err)
+		}
+		c.schedules = append(c.schedules, scheduleRow{s.ID, s.Address, micros(s.Due), body})
+	}
+	for i := range tx.Tasks {
+		t := &tx.Tasks[i]
+		if t.ID == "" {
+			return errors.New("a task without an id")
+		}
+		row := taskRow{id: t.ID, stage: stage(t.State), started: micros(t.Started)}
+		if row.stage < delivered {
+			var err error
+			if row.body, err = json.Marshal((*taskBody)(t)); err != nil {
+				return fmt.Errorf("task %s: %w", t.ID, err)
+			}
+		}
+		c.tasks = append(c.tasks, row)
+	}
+	return nil
+}
+
+// The stages of a task, in order.
+const (
+	pending int64 = iota
+	done
+	delivered
+)
+
+func stage(s store.TaskState) int64 {
+	switch s {
+	case store.TaskDelivered:
+		return delivered
+	case store.TaskDone:
+		return done
+	case store.TaskPending:
+	}
+	return pending
+}
+
+// scheduleBody and taskBody are the JSON forms of store.Schedule and
+// store.Task. Their fields are the same, so that one which is added there has
+// to be named here too.
+type scheduleBody struct {
+	ID         string      `json:"id"`
+	Address    bus.Address `json:"address"`
+	Parent     bus.Address `json:"parent,omitzero"`
+	SessionKey string      `json:"session_key,omitempty"`
+	Principal  string      `json:"principal,omitempty"`
+	Sender     bus.Sender  `json:"sender,omitzero"`
+	Group      bool        `json:"group,omitempty"`
+	Hops       int         `json:"hops,omitempty"`
+	Due        time.Time   `json:"due"`
+	Text       string      `json:"text,omitempty"`
+	Created    time.Time   `json:"created"`
+}
+
+type taskBody struct {
+	ID         string            `json:"id"`
+	Tool       string            `json:"tool,omitempty"`
+	Label      string            `json:"label,omitempty"`
+	Address    bus.Address       `json:"address"`
+	Parent     bus.Address       `json:"parent,omitzero"`
+	SessionKey string            `json:"session_key,omitempty"`
+	Principal  string            `json:"principal,omitempty"`
+	Sender     bus.Sender        `json:"sender,omitzero"`
+	Group      bool              `json:"group,omitempty"`
+	ReplyTo    string            `json:"reply_to,omitempty"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Hops       int               `json:"hops,omitempty"`
+	State      store.TaskState   `json:"state"`
+	Result     *bus.FollowUp     `json:"result,omitempty"`
+	Started    time.Time         `json:"started"`
+}

@@ -1,0 +1,32 @@
+//go:build unix
+
+package sqlite
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// openLocked opens path and takes it for this process, or reports that another
+// has it. The kernel gives it back when the process ends, however that happens;
+// programs that the process starts do not inherit it.
+func openLocked(path string) (f *os.File, taken bool, err error) {
+	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	switch {
+	case err == nil:
+		return f, true, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return nil, false, f.Close()
+	}
+	return nil, false, errors.Join(err, f.Close())
+}

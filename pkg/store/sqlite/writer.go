@@ -1,0 +1,211 @@
+package sqlite
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	queueSize = 1024        // jobs that wait for the writer
+	mostRows  = 2048        // in one commit, near enough
+	mostHeld  = 4096        // posted changes that wait for the disk to be cured
+	retry     = time.Second // how often that is tried
+)
+
+// job is a change on its way to the disk. Whoever makes it may wait for done;
+// until then it belongs to the writer.
+type job struct {
+	change *change
+	err    error         // why the change was refused, or why it failed
+	done   chan struct{} // nil if it was posted: nobody waits
+
+	at       time.Time
+	admitted []int64 // the seq of each admitted message, 0 for a duplicate
+	queued   []int64 // the same for outbox rows
+}
+
+// writer is the goroutine that owns the ledger. It takes all that waits, writes
+// it in one transaction, and then answers.
+type writer struct {
+	ledger *ledger
+	log    *slog.Logger
+	queue  chan *job
+	stop   <-chan struct{} // closed: write what is queued and end
+	ended  chan struct{}
+
+	held   []*job // posted changes the disk would not take, in order
+	ill    bool   // the disk would not take the last write
+	sweep  *sweeper
+	health atomic.Pointer[error]
+	lost   error // set before ended is closed: what was posted and not written
+}
+
+func (w *writer) run() {
+	defer close(w.ended)
+	timer := time.NewTimer(w.sweep.every)
+	defer timer.Stop()
+	for {
+		queue := w.queue
+		if len(w.held) >= mostHeld {
+			queue = nil // whoever posts waits with us for the disk
+		}
+		select {
+		case j := <-queue:
+			if w.write(w.gather(j)); w.ill {
+				timer.Reset(retry)
+			}
+		case <-timer.C:
+			timer.Reset(w.rest())
+		case <-w.stop:
+			w.end()
+			return
+		}
+	}
+}
+
+// gather takes what else waits, up to the size of one commit.
+func (w *writer) gather(first *job) []*job {
+	jobs, rows := []*job{first}, first.change.size()
+	for rows < mostRows {
+		select {
+		case j := <-w.queue:
+			jobs = append(jobs, j)
+			rows += j.change.size()
+		default:
+			return jobs
+		}
+	}
+	return jobs
+}
+
+// write writes what was held and then jobs. If one of them is at fault, each is
+// written for itself so that the others pass.
+func (w *writer) write(jobs []*job) {
+	jobs = append(w.held, jobs...)
+	w.held = nil
+	wrote, err := w.commit(jobs)
+	if err == nil || !ours(err) || len(jobs) == 1 {
+		w.settle(jobs, wrote, err)
+		return
+	}
+	for i := range jobs {
+		wrote, err := w.commit(jobs[i : i+1])
+		if err != nil && !ours(err) {
+			w.settle(jobs[i:], wrote, err)
+			return
+		}
+		w.settle(jobs[i:i+1], wrote, err)
+	}
+}
+
+// commit writes jobs in one transaction and reports whether there was anything
+// to write.
+func (w *writer) commit(jobs []*job) (wrote bool, err error) {
+	some := make([]*job, 0, len(jobs))
+	for _, j := range jobs {
+		if !j.change.empty() {
+			some = append(some, j)
+		}
+	}
+	if len(some) == 0 {
+		return false, nil
+	}
+	return true, w.ledger.write(some)
+}
+
+// settle answers jobs. What the disk would not take fails if somebody waits for
+// it, and is held if it was posted. Behind something held nothing passes, so
+// the order stays.
+func (w *writer) settle(jobs []*job, wrote bool, err error) {
+	sick := err != nil && !ours(err)
+	if sick || wrote && err == nil {
+		w.setHealth(err, sick)
+	}
+	if err != nil {
+		err = fmt.Errorf("store: apply: %w", err)
+	}
+	for _, j := range jobs {
+		switch {
+		case j.done != nil:
+			j.err = err
+			close(j.done)
+		case j.err != nil: // refused when it was posted
+			w.refuse(j.err)
+		case sick:
+			w.held = append(w.held, j)
+		case err != nil:
+			w.refuse(err)
+		}
+	}
+}
+
+// refuse makes known that a posted change is at fault itself.
+func (w *writer) refuse(err error) {
+	w.log.Error("a posted change was refused", "err", err)
+	if !w.ill {
+		w.health.Store(&err)
+	}
+}
+
+func (w *writer) setHealth(err error, ill bool) {
+	switch {
+	case ill && !w.ill:
+		w.log.Error("the ledger cannot be written", "err", err)
+	case !ill && w.ill:
+		w.log.Info("the ledger can be written again")
+	}
+	w.ill = ill
+	if err == nil {
+		w.health.Store(nil)
+		return
+	}
+	err = fmt.Errorf("store: %w", err)
+	w.health.Store(&err)
+}
+
+// rest is what the writer does when its timer says so: see whether the disk is
+// cured, or a step of cleaning up. It returns when to do so next.
+func (w *writer) rest() time.Duration {
+	if w.ill {
+		if len(w.held) > 0 {
+			w.write(nil)
+		} else {
+			err := w.ledger.probe()
+			w.settle(nil, true, err)
+		}
+		if w.ill {
+			return retry
+		}
+		return w.sweep.every
+	}
+	more, err := w.sweep.step(w.ledger.c, time.Now())
+	switch {
+	case err != nil:
+		w.setHealth(fmt.Errorf("clean up: %w", err), true)
+		return retry
+	case more:
+		return sweepPause
+	}
+	return w.sweep.every
+}
+
+// end writes what is queued. The connection stays open for whoever closes it.
+func (w *writer) end() {
+	for {
+		select {
+		case j := <-w.queue:
+			w.write(w.gather(j))
+			continue
+		default:
+		}
+		break
+	}
+	if len(w.held) > 0 {
+		w.write(nil)
+	}
+	if len(w.held) > 0 {
+		w.lost = fmt.Errorf("store: close: %d posted changes are lost: %w", len(w.held), *w.health.Load())
+	}
+}
