@@ -33,6 +33,11 @@ type ToolLoopConfig struct {
 	// finish reason of the last of them.
 	Rounds int
 	Finish string
+	// Shape has the last hand on what the provider is sent, before every
+	// request: it returns its argument or another slice, and changes neither
+	// the argument nor what its messages point to. What the loop records and
+	// returns is not affected. nil: none.
+	Shape func([]providers.Message) []providers.Message
 }
 
 // RecordKind says what a Record records.

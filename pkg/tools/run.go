@@ -154,7 +154,11 @@ func (l *loop) chat(ctx context.Context, defs []providers.ToolDefinition) (resp 
 	if l.cfg.Provider == nil {
 		return nil, errors.New("no provider is configured")
 	}
-	resp, err = l.cfg.Provider.Chat(ctx, slices.Clip(l.wire), slices.Clip(defs), l.cfg.Model, l.cfg.LLMOptions)
+	sent := slices.Clip(l.wire)
+	if l.cfg.Shape != nil {
+		sent = slices.Clip(l.cfg.Shape(sent))
+	}
+	resp, err = l.cfg.Provider.Chat(ctx, sent, slices.Clip(defs), l.cfg.Model, l.cfg.LLMOptions)
 	if err != nil {
 		return nil, err
 	}
