@@ -181,6 +181,7 @@ func (g *Gateway) runChannel(ctx context.Context, p *port) error {
 	const firstPause, longestPause = time.Second, time.Minute
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		p.setState(nil)
+		began := time.Now()
 		err := g.runGuarded(ctx, p)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // what an adapter says while it is stopped is no fault
@@ -192,6 +193,9 @@ func (g *Gateway) runChannel(ctx context.Context, p *port) error {
 		if errors.Is(err, channels.ErrSetup) {
 			p.setState(err)
 			return err
+		}
+		if time.Since(began) > longestPause {
+			pause = firstPause // it has worked meanwhile
 		}
 		p.setState(err)
 		g.log.Error("channel failed, starting it again", "channel", p.Name(), "err", err, "duration", pause)

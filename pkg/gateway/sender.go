@@ -30,7 +30,7 @@ type senders struct {
 	waiting  map[string][]chan outcome // who waits for the outcome of a key
 	rates    *keyedLimiter
 	paused   map[string]time.Time // channels whose whole account is limited, and until when
-	stopping bool
+	stopping chan struct{}        // closed when the daemon stops: nothing new is taken
 	running  sync.WaitGroup
 }
 
@@ -50,6 +50,7 @@ func (s *senders) init() {
 	s.waiting = make(map[string][]chan outcome)
 	s.paused = make(map[string]time.Time)
 	s.rates = newKeyedLimiter()
+	s.stopping = make(chan struct{})
 }
 
 // rows splits a message into as many as the platform needs, each with its key.
@@ -170,7 +171,7 @@ func (s *senders) enqueue(rows []store.Outbound) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping {
+	if s.ending() {
 		return // they wait in the ledger
 	}
 	for _, row := range rows {
@@ -192,7 +193,7 @@ func (s *senders) enqueue(rows []store.Outbound) {
 // comes only now, stays in the ledger.
 func (s *senders) stop(ctx context.Context) {
 	s.mu.Lock()
-	s.stopping = true
+	close(s.stopping)
 	s.mu.Unlock()
 	gone := make(chan struct{})
 	go func() {
@@ -261,7 +262,10 @@ func (s *senders) deliver(row store.Outbound) {
 			g.log.Error("message cannot be delivered, given up", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "err", err)
 			return
 		}
-		if !s.sleep(s.afterFailure(row, err, pause)) {
+		wait := s.afterFailure(row, err, pause)
+		if errors.Is(err, channels.ErrNotReady) {
+			s.doze(wait)
+		} else if !s.sleep(wait) {
 			return
 		}
 		pause = min(2*pause, longestPause)
@@ -363,9 +367,12 @@ func window(n float64) (limit rate.Limit, burst int) {
 }
 
 func (s *senders) ending() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopping
+	select {
+	case <-s.stopping:
+		return true
+	default:
+		return false
+	}
 }
 
 func (s *senders) pauseAll(channel string, until time.Time) {
@@ -374,6 +381,35 @@ func (s *senders) pauseAll(channel string, until time.Time) {
 	if until.After(s.paused[channel]) {
 		s.paused[channel] = until
 	}
+}
+
+// doze waits for d, or until the daemon stops: a channel that is not ready will
+// not become so any more.
+func (s *senders) doze(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.stopping:
+	}
+}
+
+// spare takes what the account's rate has left for something that may as well
+// not be sent, and reports whether there was anything.
+func (s *senders) spare(p *port, to bus.Address) bool {
+	s.mu.Lock()
+	paused := time.Now().Before(s.paused[to.Channel])
+	s.mu.Unlock()
+	if paused {
+		return false
+	}
+	r := s.ratesFor(p, to)
+	if r.GlobalPerSec <= 0 {
+		return true
+	}
+	limit, burst := window(r.GlobalPerSec)
+	wait, _ := s.rates.try("all/"+to.Channel, limit, burst)
+	return wait == 0
 }
 
 // sleep waits for d, or returns false at once when the senders stop.

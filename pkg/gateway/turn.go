@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
+	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/agent"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/store"
@@ -82,7 +84,9 @@ func (g *Gateway) turn(j *job) {
 
 	stopped := errors.Is(context.Cause(ctx), agent.ErrStopped)
 	if err != nil && !stopped && g.work.Err() != nil {
-		return // the daemon stops: the turn stays in the ledger
+		g.log.Warn("turn interrupted by the end of the daemon, it stays in the ledger",
+			"channel", m.Channel, "chat_id", m.ChatID, "message_id", m.MessageID, "turn_id", state.id, "duration", time.Since(began))
+		return
 	}
 	// The rows are named again: the turn's beginning may not have been stored.
 	tx := store.Tx{History: out.History, End: []string{state.id}, Done: seqs(j.rows)}
@@ -177,7 +181,7 @@ func (g *Gateway) answerText(state *turnState, out agent.Outcome, err error, sto
 		return agent.Apology(err)
 	}
 	said, spoke := state.lastSaid(state.msg.Address)
-	text := strings.TrimSpace(out.Answer)
+	text := visible(out.Answer)
 	if spoke && (text == "" || text == said) {
 		return "" // the message tool has said it
 	}
@@ -185,6 +189,12 @@ func (g *Gateway) answerText(state *turnState, out agent.Outcome, err error, sto
 		return "I have no answer to that. Please ask me in other words."
 	}
 	return out.Answer
+}
+
+// visible is a text without the white space and the invisible characters around
+// it.
+func visible(text string) string {
+	return strings.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
 }
 
 // answer makes the rows of a turn's final text.
@@ -276,7 +286,7 @@ func (s *turnState) say(to bus.Address, text string) {
 	if s.said == nil {
 		s.said = make(map[bus.Address]string)
 	}
-	s.said[to] = strings.TrimSpace(text)
+	s.said[to] = visible(text)
 }
 
 func (s *turnState) lastSaid(to bus.Address) (string, bool) {
@@ -313,8 +323,10 @@ func (g *Gateway) typing(ctx context.Context, to bus.Address) (stop func()) {
 		tick := time.NewTicker(typingEvery)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			if err := p.typer.Typing(ctx, to); err != nil {
-				g.log.Debug("typing sign failed", "channel", to.Channel, "chat_id", to.ChatID, "err", err)
+			pause := g.showTyping(ctx, p, to)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
 			}
 			select {
 			case <-tick.C:
@@ -328,4 +340,21 @@ func (g *Gateway) typing(ctx context.Context, to bus.Address) (stop func()) {
 			<-done
 		}
 	}
+}
+
+// showTyping shows the sign once, if the account's rate leaves room for it, and
+// returns for how long the platform wants none.
+func (g *Gateway) showTyping(ctx context.Context, p *port, to bus.Address) (pause time.Duration) {
+	if !g.senders.spare(p, to) {
+		return 0
+	}
+	err := p.typer.Typing(ctx, to)
+	if err == nil {
+		return 0
+	}
+	g.log.Debug("typing sign failed", "channel", to.Channel, "chat_id", to.ChatID, "err", err)
+	if limit, ok := errors.AsType[*channels.RateLimitError](err); ok {
+		return limit.RetryAfter
+	}
+	return 0
 }
