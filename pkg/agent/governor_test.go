@@ -1,0 +1,478 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+)
+
+type messages = []providers.Message
+
+func says(role, text string) providers.Message {
+	return providers.Message{Role: role, Content: text}
+}
+func person(text string) providers.Message { return says(providers.RoleUser, text) }
+func answer(text string) providers.Message { return says(providers.RoleAssistant, text) }
+func system(text string) providers.Message { return says(providers.RoleSystem, text) }
+func result(id, text string) providers.Message {
+	return providers.Message{Role: providers.RoleTool, ToolCallID: id, Content: text}
+}
+
+// calls is an assistant's message with calls of tools named like their ids.
+func calls(ids ...string) providers.Message {
+	m := providers.Message{Role: providers.RoleAssistant}
+	for _, id := range ids {
+		m.ToolCalls = append(m.ToolCalls, providers.ToolCall{ID: id, Name: "tool"})
+	}
+	return m
+}
+
+func renamed(m providers.Message, name string) providers.Message {
+	m.ToolCalls = slices.Clone(m.ToolCalls)
+	for i := range m.ToolCalls {
+		m.ToolCalls[i].Name = name
+	}
+	return m
+}
+
+func TestShapeRepairs(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		in, want messages
+	}{
+		{"nothing", nil, nil},
+		{"a missing result", messages{person("q"), calls("1"), answer("a")}, messages{person("q"), calls("1"), result("1", textNoResult), answer("a")}},
+		{"one of two missing, at the end", messages{person("q"), calls("1", "2"), result("2", "r")}, messages{person("q"), calls("1", "2"), result("2", "r"), result("1", textNoResult)}},
+		{"a result without a call", messages{person("q"), result("1", "r"), answer("a")}, messages{person("q"), answer("a")}},
+		{"a result twice", messages{person("q"), calls("1"), result("1", "r"), result("1", "s")}, messages{person("q"), calls("1"), result("1", "r")}},
+		{"an unknown and an empty id", messages{person("q"), calls("1"), result("9", "r"), result("", "s"), result("1", "t")}, messages{person("q"), calls("1"), result("1", "t")}},
+		{"a result too late", messages{person("q"), calls("1"), person("and?"), result("1", "r")}, messages{person("q"), calls("1"), result("1", textNoResult), person("and?")}},
+		{"ids used again in later turns", messages{person("q"), calls("0"), result("0", "r"), person("p"), calls("0"), result("0", "s")}, messages{person("q"), calls("0"), result("0", "r"), person("p"), calls("call_4_0"), result("call_4_0", "s")}},
+		{"ids twice in one reply", messages{person("q"), calls("1", "1"), result("1", "r"), result("1", "s")}, messages{person("q"), calls("1", "call_1_1"), result("1", "r"), result("call_1_1", "s")}},
+		{"ids used again, without results", messages{person("q"), calls("0"), person("p"), calls("0")}, messages{person("q"), calls("0"), result("0", textNoResult), person("p"), calls("call_3_0"), result("call_3_0", textNoResult)}},
+		{"no id", messages{person("q"), calls("", ""), result("", "r"), result("", "s")}, messages{person("q"), calls("call_1_0", "call_1_1"), result("call_1_0", "r"), result("call_1_1", "s")}},
+		{"no name", messages{person("q"), renamed(calls("1"), ""), result("1", "r")}, messages{person("q"), renamed(calls("1"), "unnamed"), result("1", "r")}},
+		{"an empty answer", messages{person("q"), answer(" \n"), person("p")}, messages{person("q"), person("p")}},
+		{"empty text beside calls", messages{person("q"), {Role: "assistant", Content: " ", ToolCalls: calls("1").ToolCalls}, result("1", "r")}, messages{person("q"), calls("1"), result("1", "r")}},
+		{"an empty question, an empty result", messages{person(""), calls("1"), result("1", "")}, messages{person(textNoText), calls("1"), result("1", textNoOutput)}},
+		{"the rest of a turn at the beginning", messages{system("s"), result("1", "r"), answer("a"), calls("2"), result("2", "r"), person("q")}, messages{system("s"), person("q")}},
+		{"no person at all", messages{system("s"), answer("a")}, messages{system("s"), person(textNoStart), answer("a")}},
+		{"an empty system message, an unknown role", messages{system(""), person("q"), says("function", "x")}, messages{person("q")}},
+		{"fields where they do not belong", messages{{Role: "user", Content: "q", ToolCallID: "1", ToolCalls: calls("1").ToolCalls}}, messages{person("q")}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := Governor{}.Shape(tc.in)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+			for _, err := range []error{openAIRules(got), anthropicRules(got)} {
+				if err != nil && len(tc.in) > 0 {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func TestShapeReturnsWhatIsFineAsItIs(t *testing.T) {
+	in := conversation(30)
+	if got := ForWindow(128 << 10).Shape(in); &got[0] != &in[0] || len(got) != len(in) {
+		t.Error("a conversation that is fine was copied")
+	}
+	allocs := testing.AllocsPerRun(100, func() { ForWindow(128 << 10).Shape(in) })
+	if allocs > 4 { // the set of ids
+		t.Errorf("%.0f allocations", allocs)
+	}
+}
+
+// conversation is a plain one of n turns with a call each; 4 messages a turn.
+func conversation(n int) messages {
+	c := messages{system("Be kind.")}
+	for i := range n {
+		id := fmt.Sprintf("call_%020d", i)
+		c = append(c, person(fmt.Sprintf("Question %d, which has a usual length, I should think.", i)),
+			calls(id), result(id, strings.Repeat("what the tool says ", 20)), answer("An answer of some words, neither short nor long."))
+	}
+	return c
+}
+
+func TestShapeDropsWholeTurnsOldestFirst(t *testing.T) {
+	in := conversation(40)
+	turn := Tokens(in[1:5])
+	g := Governor{MaxTokens: 16*turn + Tokens(in[:1])}
+	got := g.Shape(in)
+	kept := (len(got) - 1) / 4
+	if kept < 13 || kept > 16 {
+		t.Errorf("%d turns were kept of a bound of 16, want at least 14 and a bit", kept)
+	}
+	if diff := cmp.Diff(join(in[:1], in[len(in)-4*kept:]), got); diff != "" {
+		t.Error(diff)
+	}
+
+	// A summary stays.
+	in = slices.Insert(in, 1, SummaryMessage("They like tea."))
+	if got := g.Shape(in); !isSummary(&got[1]) || got[2].Role != providers.RoleUser || Tokens(got) > g.MaxTokens {
+		t.Errorf("%d tokens, begins %+v", Tokens(got), got[:3])
+	}
+}
+
+// As a conversation grows, requests begin alike most of the time.
+func TestShapeMovesTheBeginningRarely(t *testing.T) {
+	all := conversation(200)
+	g := Governor{MaxTokens: 24 * Tokens(all[1:5])}
+	moves, first := 0, ""
+	for n := 50; n < 150; n++ {
+		got := g.Shape(all[:1+4*n+1])
+		if Tokens(got) > g.MaxTokens {
+			t.Fatalf("%d tokens", Tokens(got))
+		}
+		if got[1].Content != first {
+			first = got[1].Content
+			moves++
+		}
+	}
+	if moves > 50 {
+		t.Errorf("the beginning moved %d times in 100 turns", moves)
+	}
+}
+
+func TestShapeCutsHugeResults(t *testing.T) {
+	g := Governor{MaxResultBytes: 1000}
+	for name, tc := range map[string]struct {
+		tool, unit, notice string
+		args               map[string]any
+	}{
+		"any tool":        {"search", "x", " bytes of this result are left out here. If you need them, call the tool so that it returns less.]", nil},
+		"Chinese":         {"search", "言", " bytes of this result", nil},
+		"emoji":           {"search", "👩‍👩‍👧", " bytes of this result", nil},
+		"not text at all": {"search", "\x80\xff", " bytes of this result", nil},
+		"a file":          {"read_file", "0123456789\n", " To read them call read_file with start_line and end_line, fewer lines at once.]", nil},
+		"a file, later":   {"read_file", "0123456789\n", " To read them call read_file", map[string]any{"start_line": float64(100)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := strings.Repeat(tc.unit, 2000)
+			call := renamed(calls("1"), tc.tool)
+			call.ToolCalls[0].Arguments = tc.args
+			in := messages{person("q"), call, result("1", whole)}
+			got := g.Shape(in)[2].Content
+			if len(got) > 1000 || !strings.Contains(got, tc.notice) {
+				t.Errorf("%d bytes: %q", len(got), got)
+			}
+			if utf8.ValidString(whole) && !utf8.ValidString(got) {
+				t.Errorf("a character was cut: %q", got)
+			}
+			head, rest, _ := strings.Cut(got, "\n[")
+			_, tail, _ := strings.Cut(rest, "]\n")
+			var left int
+			if _, err := fmt.Sscanf(rest, "%d bytes", &left); err != nil || left != len(whole)-len(head)-len(tail) {
+				t.Errorf("%d bytes are said to be left out of %d, %d and %d are there", left, len(whole), len(head), len(tail))
+			}
+			if !strings.HasPrefix(whole, head) || !strings.HasSuffix(whole, tail) || len(head) < 400 || len(tail) < 200 {
+				t.Errorf("head %q, tail %q", head, tail)
+			}
+			if tc.tool == "read_file" {
+				first := 1
+				if n, ok := tc.args["start_line"].(float64); ok {
+					first = int(n)
+				}
+				var from, to int
+				_, lines, _ := strings.Cut(rest, ", lines ")
+				if _, err := fmt.Sscanf(lines, "%d to %d", &from, &to); err != nil || from != first+strings.Count(head, "\n") || to != first+strings.Count(strings.TrimSuffix(strings.TrimSuffix(whole, tail), "\n"), "\n") {
+					t.Errorf("lines %d to %d are said to be left out: %q", from, to, got)
+				}
+			}
+			if in[2].Content != whole {
+				t.Error("the history was changed")
+			}
+		})
+	}
+}
+
+// A turn that is too large on its own: first its results, then its steps, then
+// the person's words, and these with a mark.
+func TestShapeSqueezesTheNewestTurn(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("abc ", n/4) }
+	args := calls("2")
+	args.ToolCalls[0].Function = &providers.FunctionCall{Name: "tool", Arguments: `{"text":"` + long(3000) + `"}`}
+	older := messages{system("s"), person("before"), answer("yes")}
+	turn := messages{
+		person("the question"), calls("1"), result("1", "short"), args, result("2", long(50_000)),
+		calls("3"), result("3", long(2000)), person(textNoStart),
+	}
+	in := join(older, turn)
+
+	got := Governor{MaxTokens: 8000}.Shape(in)
+	if len(got) != len(turn)+1 || got[1].Content != "the question" || len(got[5].Content) > 32<<10 || got[7].Content != turn[6].Content {
+		t.Errorf("results: %s", outline(got))
+	}
+	got = Governor{MaxTokens: 700}.Shape(in)
+	if len(got) != 6 || got[1].Content != "the question" || got[2].Content != textStepsLeft || got[3].ToolCalls[0].ID != "3" {
+		t.Errorf("steps: %s", outline(got))
+	}
+	turn[0].Content = long(40_000)
+	got = Governor{MaxTokens: 4000}.Shape(join(older, turn))
+	if n := len(got[1].Content); n > 11_000 || n < 3000 || !strings.Contains(got[1].Content, " bytes are left out here, because the message is too long.]") || Tokens(got) > 4000 {
+		t.Errorf("the person's text: %s", outline(got))
+	}
+	got = Governor{MaxTokens: 10}.Shape(join(older, turn)) // there is no way
+	if len(got) != 4 || len(got[1].Content) > minCut || got[3].Content != textNoStart {
+		t.Errorf("no way: %s", outline(got))
+	}
+}
+
+func outline(ms messages) string {
+	var b strings.Builder
+	for _, m := range ms {
+		fmt.Fprintf(&b, "%s %d bytes %d calls; ", m.Role, len(m.Content), len(m.ToolCalls))
+	}
+	return b.String()
+}
+
+func TestTokensCountHigh(t *testing.T) {
+	for _, tc := range []struct {
+		text  string
+		known int // tokens of cl100k_base, measured
+	}{
+		{"The quick brown fox jumps over the lazy dog.", 10},
+		{"Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich.", 22},
+		{"Съешь же ещё этих мягких французских булок, да выпей чаю.", 36},
+		{"我能吞下玻璃而不伤身体。", 17},
+		{"ฉันกินกระจกได้ แต่มันไม่ทำให้ฉันเจ็บ", 32},
+		{`{"path":"notes.txt","start_line":1,"end_line":200}`, 16},
+		{"12345678901234567890", 7},
+	} {
+		if got := textTokens(tc.text); got < tc.known || got > 2*tc.known {
+			t.Errorf("%q counts %d, has %d", tc.text, got, tc.known)
+		}
+	}
+	m := calls("1")
+	m.ToolCalls[0].Arguments = map[string]any{"a": []any{"text", 1.5, nil}, "b": map[string]any{"c": true}}
+	text, err := json.Marshal(m.ToolCalls[0].Arguments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := messageTokens(&m); got < tokensPerMessage+tokensPerCall+len(text)/3 {
+		t.Errorf("arguments of %d bytes count %d", len(text), got)
+	}
+	if !fits(messages{m}, messageTokens(&m)) || fits(messages{m}, messageTokens(&m)-1) {
+		t.Error("fits and Tokens do not agree")
+	}
+}
+
+// randomHistory is a conversation as crashes, cancellations and odd models may
+// leave it. Every message has a mark of its own.
+func randomHistory(r *rand.Rand) messages {
+	n := 0
+	mark := func(text string) string { n++; return fmt.Sprintf("#%d# %s", n, text) }
+	units := []string{"word ", "строка\n", "语言", "👍🏽", "\x80\xfe", `{"a": 1}`}
+	text := func() string {
+		size := []int{0, 3, 20, 200, 3000}[r.IntN(5)]
+		return mark(strings.Repeat(units[r.IntN(len(units))], size/4))
+	}
+	id := func() string { return []string{"", "0", "1", "call_4_0", fmt.Sprint("id", r.IntN(1000))}[r.IntN(5)] }
+	var h messages
+	for range r.IntN(3) {
+		h = append(h, system(text()))
+	}
+	if r.IntN(4) == 0 {
+		h = append(h, SummaryMessage(text()))
+	}
+	for range r.IntN(12) {
+		h = append(h, person(text()))
+		for range r.IntN(4) {
+			m := says(providers.RoleAssistant, []string{"", mark("")}[r.IntN(2)])
+			var answers messages
+			for range r.IntN(4) {
+				tc := providers.ToolCall{ID: id(), Name: []string{"", "tool", "read_file"}[r.IntN(3)]}
+				if r.IntN(2) == 0 {
+					tc.Function = &providers.FunctionCall{Name: tc.Name, Arguments: `{"start_line":` + fmt.Sprint(r.IntN(9)) + `}`}
+				}
+				m.ToolCalls = append(m.ToolCalls, tc)
+				answers = append(answers, result(tc.ID, text()))
+			}
+			h = append(append(h, m), answers...)
+			if r.IntN(6) == 0 {
+				h = append(h, person(text()))
+			}
+		}
+		h = append(h, answer(text()))
+	}
+	return damage(r, h, id)
+}
+
+func damage(r *rand.Rand, h messages, id func() string) messages {
+	for range r.IntN(6) * r.IntN(3) {
+		if len(h) == 0 {
+			break
+		}
+		i, j := r.IntN(len(h)), r.IntN(len(h))
+		switch r.IntN(7) {
+		case 0:
+			h = slices.Delete(h, i, i+1)
+		case 1:
+			h = slices.Insert(h, i, h[i]) // the twin is the only mark that comes twice
+		case 2:
+			h[i], h[j] = h[j], h[i]
+		case 3:
+			h[i].ToolCallID = id()
+		case 4:
+			h[i].Content = []string{"", " \n"}[r.IntN(2)]
+		case 5:
+			h[i].Role = []string{"system", "user", "assistant", "tool", "function"}[r.IntN(5)]
+		case 6:
+			h = h[:i] // as after a crash
+		}
+	}
+	return h
+}
+
+func randomGovernor(r *rand.Rand) Governor {
+	return Governor{MaxTokens: []int{0, 1, 100, 700, 3000, 20_000}[r.IntN(6)], MaxResultBytes: []int{0, 1, 600, 5000}[r.IntN(4)]}
+}
+
+// checkShape holds what Shape promises against one conversation.
+func checkShape(t *testing.T, g Governor, in messages) {
+	t.Helper()
+	before, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := g.Shape(in)
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Fatalf("%+v: %s\nin:  %s\nout: %s", g, fmt.Sprintf(format, args...), before, outline(got))
+	}
+	if after, _ := json.Marshal(in); string(before) != string(after) {
+		fail("the argument was changed")
+	}
+	if err := openAIRules(got); err != nil {
+		fail("OpenAI: %v", err)
+	}
+	if err := anthropicRules(got); err != nil && len(anthropicForm(in)) > 0 {
+		fail("Anthropic: %v", err)
+	}
+	if again := g.Shape(got); !cmp.Equal(got, again) {
+		fail("the second pass changes something: %s", outline(again))
+	} else if len(got) > 0 && &got[0] != &again[0] && (g.MaxTokens <= 0 || fits(got, g.MaxTokens)) {
+		fail("the second pass copies")
+	}
+	checkKept(t, g, in, got, fail)
+}
+
+// checkKept holds that what has to stay stays, in its order, and that the rest
+// goes when it must.
+func checkKept(t *testing.T, g Governor, in, got messages, fail func(string, ...any)) {
+	t.Helper()
+	valid := Governor{}.Shape(in)
+	at := 0
+	for _, m := range got { // a subsequence, but for what Shape writes itself
+		if m.Content == textStepsLeft {
+			continue
+		}
+		for at < len(valid) && (valid[at].Role != m.Role || valid[at].ToolCallID != m.ToolCallID || !sameText(m.Content, valid[at].Content) || !cmp.Equal(m.ToolCalls, valid[at].ToolCalls)) {
+			at++
+		}
+		if at++; at > len(valid) {
+			fail("%.50q is out of order, or from nowhere", m.Content)
+		}
+	}
+	lastUser, systems := "", 0
+	for _, m := range valid {
+		if m.Role == providers.RoleUser {
+			lastUser = m.Content
+		}
+	}
+	for systems < len(valid) && valid[systems].Role == providers.RoleSystem {
+		if systems >= len(got) || got[systems].Content != valid[systems].Content {
+			fail("a system message is gone")
+		}
+		systems++
+	}
+	if lastUser != "" && !slices.ContainsFunc(got, func(m providers.Message) bool { return m.Role == providers.RoleUser && sameText(m.Content, lastUser) }) {
+		fail("what the person said last is gone")
+	}
+	if g.MaxTokens > 0 && Tokens(got) > g.MaxTokens && smallest(valid) <= g.MaxTokens {
+		fail("%d tokens, though %d would do", Tokens(got), smallest(valid))
+	}
+}
+
+// sameText reports whether got is want, whole or cut.
+func sameText(got, want string) bool {
+	head, rest, cut := strings.Cut(got, "\n[")
+	if got == want || !cut {
+		return got == want
+	}
+	_, tail, _ := strings.Cut(rest, "]\n")
+	return strings.Contains(rest, " left out here") && strings.HasPrefix(want, head) && strings.HasSuffix(want, tail)
+}
+
+// smallest is what at most is left when everything that can go is gone.
+func smallest(valid messages) int {
+	lead := leading(valid)
+	notice := person(textStepsLeft)
+	least, turn := 0, 0
+	for i := range valid {
+		short := min(messageTokens(&valid[i]), minCut/2+tokensPerMessage)
+		switch {
+		case i < lead && valid[i].Role == providers.RoleSystem:
+			least += messageTokens(&valid[i])
+		case i < lead:
+			least += short
+		case valid[i].Role == providers.RoleUser:
+			if beginsTurn(&valid[i], &valid[max(i-1, 0)]) || i == lead {
+				turn = 0
+			}
+			turn += short + messageTokens(&notice)
+		}
+	}
+	return least + turn + messageTokens(&notice)
+}
+
+func TestShapeHoldsItsPromisesForAnyHistory(t *testing.T) {
+	rounds := uint64(4000)
+	if testing.Short() {
+		rounds = 500
+	}
+	for seed := range rounds {
+		r := rand.New(rand.NewPCG(seed, 3))
+		checkShape(t, randomGovernor(r), randomHistory(r))
+	}
+}
+
+func FuzzShape(f *testing.F) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		text, err := json.Marshal(randomHistory(r))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text), r.IntN(5000), r.IntN(3000))
+	}
+	f.Fuzz(func(t *testing.T, text string, tokens, bytes int) {
+		var in messages
+		if json.Unmarshal([]byte(text), &in) != nil {
+			t.Skip()
+		}
+		checkShape(t, Governor{MaxTokens: tokens, MaxResultBytes: bytes}, in)
+	})
+}
+
+func BenchmarkShape(b *testing.B) {
+	window := ForWindow(128 << 10)
+	for name, in := range map[string]messages{"100 messages": conversation(25), "10,000 messages": conversation(2500)} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				window.Shape(in)
+			}
+		})
+	}
+}

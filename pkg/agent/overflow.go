@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"context"
+	"slices"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+	"github.com/dragoman-chat/dragoman/pkg/tools"
+)
+
+// attempt is a turn's loop, with one more try if the conversation turns out to
+// be longer than the model reads.
+type attempt struct {
+	loop            tools.ToolLoopConfig // Shape is set by run
+	governor        Governor
+	compactor       *Compactor // nil: nothing is summarised
+	past            []store.Entry
+	messages        func(past []store.Entry) []providers.Message // the whole conversation
+	channel, chatID string
+}
+
+// run runs the loop. When the provider says that the conversation is too long,
+// its older part is summarised, the bound is set to half of what was sent, and
+// the loop goes on from where it was, once. What it did before is not done
+// again, and is part of the result. summary is what the ledger is to keep of
+// it, nil if there is none; its Keep counts from the end of past.
+func (a attempt) run(ctx context.Context) (res *tools.ToolLoopResult, summary *store.Summary, err error) {
+	a.loop.Shape = a.governor.Shape
+	messages := a.messages(a.past)
+	res, err = tools.RunToolLoop(ctx, a.loop, messages, a.channel, a.chatID)
+	if !Overflowed(err) || ctx.Err() != nil {
+		return res, nil, err
+	}
+	sent := a.governor.Shape(slices.Concat(messages, res.Messages))
+	tighter := Governor{MaxTokens: max(Tokens(sent)/2, 1)}
+	tighter.MaxResultBytes = max(tighter.MaxTokens/4*3, minCut)
+	if a.governor.MaxResultBytes > 0 {
+		tighter.MaxResultBytes = min(tighter.MaxResultBytes, a.governor.MaxResultBytes)
+	}
+	if a.compactor != nil {
+		if s, failed := a.compactor.Compact(ctx, a.past); failed == nil {
+			summary = &s
+			messages = a.messages(compacted(a.past, s))
+		}
+	}
+	a.loop.Shape = tighter.Shape
+	a.loop.Rounds, a.loop.Finish = res.Iterations, ""
+	again, err := tools.RunToolLoop(ctx, a.loop, slices.Concat(messages, res.Messages), a.channel, a.chatID)
+	again.Messages = slices.Concat(res.Messages, again.Messages)
+	again.Usage.PromptTokens += res.Usage.PromptTokens
+	again.Usage.CompletionTokens += res.Usage.CompletionTokens
+	again.Usage.TotalTokens += res.Usage.TotalTokens
+	return again, summary, err
+}
