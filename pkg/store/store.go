@@ -43,7 +43,8 @@ type Turn struct {
 }
 
 // Mark is what a start notes about a turn that an earlier process left open, so
-// that one that ends the process again and again is found out.
+// that one that ends the process again and again is found out. A turn has one:
+// a later Mark replaces it, the end of the turn drops it.
 type Mark struct {
 	Turn    string
 	Strikes int  // starts in a row that found no new step
@@ -82,27 +83,33 @@ type Entry struct {
 	Summary bool // set by History: Message stands for all that came before
 }
 
-// Summary stands for the older part of a conversation from now on. The entries
-// themselves are kept, not shown.
+// Summary stands for the older part of a conversation from now on, in the place
+// of an earlier Summary, whose text it includes. The entries themselves are
+// kept, not shown.
+//
+// Keep counts at the moment of the change: who made the text from what History
+// returned a while ago adds what has come since.
 type Summary struct {
 	Session string
-	Text    string
-	Keep    int // how many of the newest shown entries stay as they are
+	Text    string // empty: what came before is left out without a word
+	Keep    int    // how many of the newest shown entries stay as they are
 }
 
 // Amend is a change of a message that has not been answered yet. It reaches the
-// row whether a turn has taken it or not.
+// open row with that channel and id, whether a turn has taken it or not, and
+// also one that the same Tx admits. A message without an id is not reached.
 type Amend struct {
 	Channel, ID string // of the original message
-	Text        string
-	Args        string // of its command, if it is one
-	Deleted     bool   // the row is done; Text means nothing
+	Text        string // replaces the message's
+	Args        string // replaces the message's
+	Deleted     bool   // the row is done and not read again, its turn goes on; Text and Args mean nothing
 }
 
 // Outbound is a row of the outbox: one platform message.
 type Outbound struct {
 	Seq     int64 // order of sending within a conversation, ascending
 	Turn    string
+	Session string // whose Forget erases it; empty: that of its turn
 	Message bus.OutboundMessage
 	Created time.Time
 }
@@ -167,6 +174,19 @@ type Fact struct{ Key, Value string }
 // names a row, turn or task the store does not hold (any more) changes nothing,
 // so that a change that comes twice or late does no harm; a turn, outbox row,
 // schedule or task without its id or key is refused.
+//
+// Undo takes the newest shown entries that have the same Turn out of a history,
+// as far back as they stand in a row. Where Turn is empty it takes one user's
+// message and what follows it. What it takes is kept, not shown; what is written
+// next follows what is left. It stops at a Summary and at a Reset. A session
+// named twice loses two turns.
+//
+// Forget erases what is over: a session's history with what Undo, Reset and a
+// Summary took out of sight, its summary, the done inbox rows with its
+// SessionKey, the steps of its ended turns, and its outbox rows that have a
+// receipt. What recognises a repetition stays: the ids of messages, the keys and
+// receipts of outbox rows, the ids of tasks. So does all that is open, complete:
+// rows, turns with their steps, unsent rows, schedules and tasks.
 type Tx struct {
 	Admit      []bus.InboundMessage // new inbox rows; one whose (Channel, ID) is known is skipped, one without ID never is
 	Amend      []Amend              // open rows only
@@ -175,10 +195,10 @@ type Tx struct {
 	Begin      *Turn  // opens a turn and takes its inbox rows; one that is open already takes more rows
 	Steps      []Step
 	History    []Entry
-	Undo       []string // sessions whose newest turn is taken out of the history; kept, not shown
+	Undo       []string // sessions whose newest turn is taken out of the history, see below
 	Summaries  []Summary
-	Reset      []string   // sessions whose history starts anew; what was is kept, not shown
-	Forget     []string   // sessions of which nothing is kept: history, summaries, done rows, steps, delivered rows
+	Reset      []string   // sessions whose history starts anew, without a summary; what was is kept, not shown
+	Forget     []string   // sessions of which no text is kept, see below
 	Send       []Outbound // new outbox rows; one whose Key is known is skipped. Seq is set by the store
 	Receipts   []Receipt  // the first one for a row counts
 	Done       []int64    // inbox rows that need no turn any more
@@ -190,10 +210,10 @@ type Tx struct {
 
 // Result is what a Tx made.
 type Result struct {
-	Admitted   []Inbound  // the rows Admit really made, in order
+	Admitted   []Inbound  // the rows Admit really made, in order, before Amend
 	Duplicates int        // how many were known already
 	Queued     []Outbound // the rows Send really made, in order
-	Amended    []Inbound  // the rows Amend changed, as they are now; those it ended included
+	Amended    []Inbound  // for each Amend that found its row, in order, the row as that Amend left it
 }
 
 // ErrClosed is returned by every method after Close.
@@ -227,10 +247,12 @@ type Queue interface {
 	// Seq > after that no turn has taken, in order.
 	Waiting(ctx context.Context, lane bus.Address, after int64, limit int) ([]Inbound, error)
 	// OpenTurns returns turns that began and did not end, in that order, with
-	// their steps.
+	// their steps and marks.
 	OpenTurns(ctx context.Context) ([]Turn, error)
 	// Inbound returns inbox rows by Seq in the order asked for, also done ones
-	// while they are kept, and skips those it does not hold.
+	// while they are kept, and skips those it does not hold and those that were
+	// deleted or forgotten. So a turn whose messages were all deleted is open
+	// without rows.
 	Inbound(ctx context.Context, seqs []int64) ([]Inbound, error)
 	// Unsent returns the outbox rows without a receipt, by Seq.
 	Unsent(ctx context.Context) ([]Outbound, error)
@@ -238,8 +260,9 @@ type Queue interface {
 
 // Memory reads what is known.
 type Memory interface {
-	// History returns the newest limit entries of a session, oldest first. If a
-	// Summary stands for what came before them, it is the first of them.
+	// History returns the newest limit entries of a session, oldest first. If
+	// there is a Summary, it comes before them and does not count: an entry with
+	// Summary set, the role user, the text, and nothing else.
 	History(ctx context.Context, session string, limit int) ([]Entry, error)
 	// Fact returns the value of key, "" if there is none.
 	Fact(ctx context.Context, key string) (string, error)

@@ -24,9 +24,9 @@ import (
 )
 
 // How much is remembered of what is over. Each window holds between this many
-// and twice as many, whatever the load: about 5 MB and 4 MB at most.
+// and twice as many, whatever the load: about 7 MB and 4 MB at most.
 const (
-	knownIDs      = 1 << 16 // inbound ids, to recognise a message delivered twice
+	knownIDs      = 1 << 16 // inbound ids, to recognise a message delivered twice or amended
 	knownOutcomes = 1 << 14 // outbox keys with their outcome
 	knownTasks    = 1 << 12 // tasks that were delivered
 )
@@ -44,7 +44,7 @@ type Store struct {
 
 	inbox    inbox
 	turns    turns
-	history  map[string][]record
+	history  history
 	outbox   outbox
 	facts    map[string]string
 	calendar calendar
@@ -58,7 +58,7 @@ func New() *Store {
 	return &Store{
 		inbox:    newInbox(),
 		outbox:   newOutbox(),
-		history:  make(map[string][]record),
+		history:  make(history),
 		facts:    make(map[string]string),
 		calendar: newCalendar(),
 		tasks:    newTasks(),
@@ -97,6 +97,7 @@ func (s *Store) apply(tx *store.Tx) (store.Result, error) {
 
 	var res store.Result
 	res.Admitted, res.Duplicates = s.inbox.admit(tx.Admit)
+	res.Amended = s.inbox.amend(tx.Amend)
 	for _, f := range tx.Facts {
 		if f.Value == "" {
 			delete(s.facts, f.Key)
@@ -104,14 +105,12 @@ func (s *Store) apply(tx *store.Tx) (store.Result, error) {
 			s.facts[f.Key] = f.Value
 		}
 	}
+	s.turns.mark(tx.Marks)
 	if tx.Begin != nil {
 		s.inbox.take(tx.Begin.ID, s.turns.begin(*tx.Begin))
 	}
 	s.turns.record(tx.Steps)
-	s.appendHistory(tx.History)
-	for _, session := range tx.Reset {
-		delete(s.history, session)
-	}
+	s.remember(tx)
 	res.Queued = s.outbox.send(tx.Send)
 	s.outbox.receive(tx.Receipts)
 	s.inbox.done(tx.Done)
@@ -122,6 +121,24 @@ func (s *Store) apply(tx *store.Tx) (store.Result, error) {
 	s.calendar.remove(tx.Unschedule)
 	s.tasks.put(tx.Tasks)
 	return res, nil
+}
+
+// remember applies what changes the history. To forget a session is no more than
+// to reset it here: of what is over nothing else has a text.
+func (s *Store) remember(tx *store.Tx) {
+	s.history.add(tx.History)
+	for _, session := range tx.Undo {
+		s.history.undo(session)
+	}
+	for _, sum := range tx.Summaries {
+		s.history.summarize(sum)
+	}
+	for _, session := range tx.Reset {
+		delete(s.history, session)
+	}
+	for _, session := range tx.Forget {
+		delete(s.history, session)
+	}
 }
 
 // check refuses rows that could never be referred to again.
@@ -213,7 +230,7 @@ func (s *Store) Unsent(ctx context.Context) (rows []store.Outbound, err error) {
 
 // History implements store.Memory.
 func (s *Store) History(ctx context.Context, session string, limit int) (entries []store.Entry, err error) {
-	err = s.read(ctx, "history", func() { entries = s.newest(session, limit) })
+	err = s.read(ctx, "history", func() { entries = s.history.newest(session, limit) })
 	return entries, err
 }
 

@@ -84,8 +84,8 @@ func chatOnce(t *testing.T, s *Store, n int) {
 	apply(store.Tx{
 		End: []string{id},
 		History: []store.Entry{
-			{Session: lane.String(), Message: providers.Message{Role: providers.RoleUser, Content: "hi"}},
-			{Session: lane.String(), Message: providers.Message{Role: providers.RoleAssistant, Content: "hello"}},
+			{Session: lane.String(), Turn: id, Message: providers.Message{Role: providers.RoleUser, Content: "hi"}},
+			{Session: lane.String(), Turn: id, Message: providers.Message{Role: providers.RoleAssistant, Content: "hello"}},
 		},
 		Send: []store.Outbound{{Message: bus.OutboundMessage{Address: lane, Key: id, Text: "hello"}}},
 	})

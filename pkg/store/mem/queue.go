@@ -26,12 +26,12 @@ type lane struct {
 // backlog elsewhere or in the same conversation costs nothing.
 type inbox struct {
 	seq   int64
-	known window[struct{}]
+	known window[int64] // the Seq by channel and id
 	rows  table[int64, *row]
 	lanes table[bus.Address, *lane]
 }
 
-func newInbox() inbox { return inbox{known: newWindow[struct{}](knownIDs)} }
+func newInbox() inbox { return inbox{known: newWindow[int64](knownIDs)} }
 
 // admit makes rows of the messages that are not known. A message without an id
 // cannot be recognised and is never a duplicate.
@@ -43,7 +43,7 @@ func (b *inbox) admit(messages []bus.InboundMessage) (admitted []store.Inbound, 
 	admitted = make([]store.Inbound, 0, len(messages))
 	for i := range messages {
 		m := &messages[i]
-		if m.ID != "" && !b.known.add(m.Channel, m.ID, struct{}{}) {
+		if m.ID != "" && !b.known.add(m.Channel, m.ID, b.seq+1) {
 			duplicates++
 			continue
 		}
@@ -60,6 +60,24 @@ func (b *inbox) admit(messages []bus.InboundMessage) (admitted []store.Inbound, 
 		admitted = append(admitted, r.Inbound)
 	}
 	return admitted, duplicates
+}
+
+// amend changes open rows, waiting or taken.
+func (b *inbox) amend(changes []store.Amend) (amended []store.Inbound) {
+	for _, c := range changes {
+		seq, known := b.known.get(c.Channel, c.ID)
+		r, open := b.rows.get(seq)
+		if !known || !open {
+			continue
+		}
+		if c.Deleted {
+			b.done([]int64{seq})
+		} else {
+			r.Message.Text, r.Message.Args = c.Text, c.Args
+		}
+		amended = append(amended, r.Inbound)
+	}
+	return amended
 }
 
 // take gives waiting rows to a turn.
@@ -164,9 +182,18 @@ func (t *turns) begin(turn store.Turn) []int64 {
 	}
 	t.n++
 	turn.Inbound = slices.Clone(rows)
-	turn.Steps = nil
+	turn.Steps, turn.Mark = nil, store.Mark{}
 	t.open.set(turn.ID, &openTurn{Turn: turn, n: t.n})
 	return rows
+}
+
+// mark notes something about open turns.
+func (t *turns) mark(marks []store.Mark) {
+	for _, m := range marks {
+		if o, ok := t.open.get(m.Turn); ok {
+			o.Mark = m
+		}
+	}
 }
 
 // record writes steps down; those of a turn that is not open are of no use.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
@@ -21,6 +22,8 @@ func Benchmark(b *testing.B, open func(b *testing.B) store.Store) {
 		{"turn/parallel", bench.turnsInParallel},
 		{"history/10", func(l bench) { l.history(10) }},
 		{"history/10000", func(l bench) { l.history(10000) }},
+		{"history/10000/undone", func(l bench) { l.recalled(store.Tx{Undo: slices.Repeat([]string{"s"}, 4000)}) }},
+		{"history/10000/summed", func(l bench) { l.recalled(store.Tx{Summaries: []store.Summary{{Session: "s", Text: "so far"}}}) }},
 		{"waiting/10", func(l bench) { l.waiting(10) }},
 		{"waiting/10000", func(l bench) { l.waiting(10000) }},
 	} {
@@ -72,10 +75,10 @@ func (l bench) turn(lane bus.Address, session, id string) {
 	apply(store.Tx{
 		End: []string{id},
 		History: []store.Entry{
-			{Session: session, Message: providers.Message{Role: providers.RoleUser, Content: "hello"}},
-			{Session: session, Message: call},
-			{Session: session, Message: result},
-			{Session: session, Message: answer},
+			{Session: session, Turn: id, Message: providers.Message{Role: providers.RoleUser, Content: "hello"}},
+			{Session: session, Turn: id, Message: call},
+			{Session: session, Turn: id, Message: result},
+			{Session: session, Turn: id, Message: answer},
 		},
 		Send: []store.Outbound{{Turn: id, Message: bus.OutboundMessage{Address: lane, Key: id, Text: answer.Content}}},
 	})
@@ -111,6 +114,24 @@ func (l bench) history(size int) {
 	}
 	if _, err := s.Apply(b.Context(), tx); err != nil {
 		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := s.History(b.Context(), "s", 10); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// recalled reads a history of which much is out of sight.
+func (l bench) recalled(tx store.Tx) {
+	b, s := l.b, l.s
+	for i := range 10000 {
+		tx.History = append(tx.History, said(fmt.Sprint(i/2), "a", fmt.Sprint(i)))
+	}
+	for _, tx := range []store.Tx{tx, {History: []store.Entry{entry("s", "1"), entry("s", "2"), entry("s", "3"), entry("s", "4")}}} {
+		if _, err := s.Apply(b.Context(), tx); err != nil {
+			b.Fatal(err)
+		}
 	}
 	for b.Loop() {
 		if _, err := s.History(b.Context(), "s", 10); err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
@@ -15,6 +16,8 @@ var concurrentRules = []rule{
 	{"a row sent from many sides is queued once", concurrentSend},
 	{"nobody sees half a change", concurrentAtomic},
 	{"whole turns of many chats", concurrentTurns},
+	{"edits and turns of the same messages", concurrentEdits},
+	{"histories that are taken back and summed up", concurrentRecall},
 }
 
 const (
@@ -188,5 +191,57 @@ func concurrentTurns(s ledger) {
 	s.equal("unsent", len(s.unsent()), 0)
 	for i := range writers {
 		s.equal("history", len(s.history(chat(i).String(), 1000)), rounds)
+	}
+}
+
+// concurrentEdits changes messages while they are answered: each of them is
+// amended before its end or not at all, and none stays open.
+func concurrentEdits(s ledger) {
+	together(func(i int) {
+		for n := range rounds {
+			id, lane := fmt.Sprint("n", n), chat(n%3)
+			for _, r := range s.try(store.Tx{Admit: []bus.InboundMessage{message(lane, id)}}).Admitted {
+				s.Post(store.Tx{Begin: turn(id, lane, []store.Inbound{r})})
+				if n%2 == 0 {
+					s.Post(store.Tx{Amend: []store.Amend{deletion(id)}})
+				}
+				s.Post(store.Tx{End: []string{id}})
+			}
+			text := fmt.Sprint("by ", i)
+			for _, r := range s.try(store.Tx{Amend: []store.Amend{edit(id, text)}}).Amended {
+				if r.Message.ID != id || r.Message.Text != text || r.Message.Sender != message(lane, id).Sender {
+					s.t.Errorf("amended %s: %+v", id, r.Message)
+				}
+			}
+		}
+		s.try(store.Tx{})
+	})
+	s.equal("lanes", len(s.lanes()), 0)
+	s.equal("turns", len(s.openTurns()), 0)
+}
+
+// concurrentRecall gives each goroutine a history of its own: what one takes
+// back is nobody else's.
+func concurrentRecall(s ledger) {
+	together(func(i int) {
+		session := fmt.Sprint(i)
+		for n := range rounds {
+			id := fmt.Sprint(n)
+			s.Post(store.Tx{History: []store.Entry{
+				{Session: session, Turn: id, Message: providers.Message{Role: providers.RoleUser, Content: id}},
+				{Session: session, Turn: id, Message: providers.Message{Role: providers.RoleAssistant, Content: id}},
+			}})
+			tx := store.Tx{}
+			if n%2 == 1 {
+				tx.Undo = []string{session}
+			}
+			if n%10 == 9 {
+				tx.Summaries = []store.Summary{{Session: session, Text: "until " + id, Keep: 4}}
+			}
+			s.try(tx)
+		}
+	})
+	for i := range writers {
+		s.equal("history", texts(s.history(fmt.Sprint(i), 99)), []string{"until 39", "36", "36", "38", "38"})
 	}
 }

@@ -112,6 +112,8 @@ var durableRules = []struct {
 }{
 	{"everything that is open comes back", reopenOpen},
 	{"what is over stays over", reopenOver},
+	{"edits, deletions and marks stay", reopenAmended},
+	{"what was taken back, summed up or forgotten stays so", reopenRecalled},
 	{"posted changes are written by close", reopenPosted},
 	{"seq goes on ascending", reopenSeq},
 }
@@ -165,6 +167,44 @@ func reopenOver(s ledger, reopen func() ledger) {
 	})
 	s.equal("again", res, store.Result{Duplicates: 2})
 	s.equal("tasks", len(s.openTasks()), 0)
+}
+
+func reopenAmended(s ledger, reopen func() ledger) {
+	rows := s.admit(message(chat(1), "a"), message(chat(1), "b"), message(chat(1), "c"), message(chat(1), "d"))
+	s.apply(store.Tx{Begin: turn("t", chat(1), rows[:2])})
+	s.apply(store.Tx{
+		Amend: []store.Amend{edit("a", "1"), deletion("b"), edit("c", "2"), deletion("d")},
+		Marks: []store.Mark{{Turn: "t", Strikes: 1, Steps: 2, Alone: true}},
+	})
+	s = reopen()
+	want := turn("t", chat(1), rows[:2])
+	want.Mark = store.Mark{Turn: "t", Strikes: 1, Steps: 2, Alone: true}
+	s.equal("turns", s.openTurns(), []store.Turn{*want})
+	s.equal("taken", texted(s.inbound(seqs(rows[:2])...)), []string{"1"})
+	s.equal("waiting", texted(s.waiting(chat(1), 0, 9)), []string{"2"})
+	s.equal("again", s.apply(store.Tx{Amend: []store.Amend{edit("a", "3"), edit("b", "4")}}).Amended[0].Message.Text, "3")
+	s.equal("taken", texted(s.inbound(seqs(rows[:2])...)), []string{"3"})
+}
+
+func reopenRecalled(s ledger, reopen func() ledger) {
+	s.talk("one", "two", "three")
+	s.sum("so far", 3)
+	s.undo("s")
+	forgotten := said("f", "u", "forgotten")
+	forgotten.Session = "f"
+	s.apply(store.Tx{History: []store.Entry{forgotten}})
+	s.apply(store.Tx{Forget: []string{"f"}})
+	s = reopen()
+	s.shown("history", "so far", "two!")
+	s.equal("forgotten", len(s.history("f", 9)), 0)
+	s.talk("four")
+	s.undo("s", "s", "s")
+	s.shown("history", "so far")
+	s = reopen()
+	s.talk("five")
+	s.apply(store.Tx{History: []store.Entry{forgotten}})
+	s.shown("history", "so far", "five?", "five!")
+	s.equal("anew", s.history("f", 9), []store.Entry{forgotten})
 }
 
 func reopenPosted(s ledger, reopen func() ledger) {

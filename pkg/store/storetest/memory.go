@@ -24,6 +24,9 @@ func historyKeepsAll(s ledger) {
 		{Session: "s", Time: day, Message: callMessage("c")},
 		{Session: "s", Time: day, Message: providers.Message{Role: providers.RoleTool, Content: "x", ToolCallID: "c"}},
 		{Session: "s"},
+		{Session: "s", Turn: "t", Time: day, Message: providers.Message{Role: providers.RoleUser}},
+		{Session: "s", Turn: "t 2", Message: callMessage("d")},
+		entry("s", "bye"),
 	}
 	s.apply(store.Tx{History: want})
 	got := s.history("s", 10)

@@ -21,7 +21,7 @@ var modelRules = []rule{
 type model struct {
 	inbox     []modelRow
 	turns     []store.Turn
-	history   []store.Entry
+	sessions  map[string]*modelSession
 	outbox    []store.Outbound
 	receipts  []store.Receipt
 	facts     map[string]string
@@ -32,7 +32,7 @@ type model struct {
 
 type modelRow struct {
 	store.Inbound
-	taken, done bool
+	taken, done, erased bool // erased: deleted, or forgotten
 }
 
 func (m *model) apply(tx store.Tx) (want store.Result) {
@@ -47,14 +47,13 @@ func (m *model) apply(tx store.Tx) (want store.Result) {
 		m.inbox = append(m.inbox, modelRow{Inbound: row})
 		want.Admitted = append(want.Admitted, row)
 	}
+	want.Amended = m.amend(tx.Amend)
 	for _, f := range tx.Facts {
 		m.facts[f.Key] = f.Value
 	}
+	m.mark(tx.Marks)
 	m.applyTurn(tx)
-	m.history = append(m.history, tx.History...)
-	for _, session := range tx.Reset {
-		m.history = slices.DeleteFunc(m.history, func(e store.Entry) bool { return e.Session == session })
-	}
+	m.applyHistory(tx)
 	for _, row := range tx.Send {
 		if !slices.ContainsFunc(m.outbox, func(o store.Outbound) bool { return o.Message.Key == row.Message.Key }) {
 			m.outbox = append(m.outbox, row)
@@ -78,6 +77,34 @@ func (m *model) apply(tx store.Tx) (want store.Result) {
 	}
 	m.applyCalendar(tx)
 	return want
+}
+
+func (m *model) amend(changes []store.Amend) (amended []store.Inbound) {
+	for _, c := range changes {
+		for i := range m.inbox {
+			r := &m.inbox[i]
+			if r.Message.ID != c.ID || r.Message.Channel != c.Channel || r.done {
+				continue
+			}
+			if c.Deleted {
+				r.done, r.erased = true, true
+			} else {
+				r.Message.Text, r.Message.Args = c.Text, c.Args
+			}
+			amended = append(amended, r.Inbound)
+		}
+	}
+	return amended
+}
+
+func (m *model) mark(marks []store.Mark) {
+	for _, mark := range marks {
+		for i := range m.turns {
+			if m.turns[i].ID == mark.Turn {
+				m.turns[i].Mark = mark
+			}
+		}
+	}
 }
 
 func (m *model) applyTurn(tx store.Tx) {
@@ -150,12 +177,17 @@ func (m *model) learn(s ledger, got, want store.Result) {
 	s.equal("duplicates", got.Duplicates, want.Duplicates)
 	s.equal("admitted", ids(got.Admitted), ids(want.Admitted))
 	s.equal("queued", keys(got.Queued), keys(want.Queued))
+	s.equal("amended", texted(got.Amended), texted(want.Amended))
 	for i, r := range got.Admitted {
 		if r.Seq <= m.seq {
 			s.t.Fatalf("inbox seq %d after %d", r.Seq, m.seq)
 		}
 		m.seq = r.Seq
-		m.inbox[len(m.inbox)-len(got.Admitted)+i].Inbound = r
+		m.inbox[len(m.inbox)-len(got.Admitted)+i].Seq = r.Seq
+	}
+	for i, r := range got.Amended {
+		at := slices.IndexFunc(m.inbox, func(o modelRow) bool { return o.Message.ID == want.Amended[i].Message.ID })
+		s.equal("seq of an amended row", r.Seq, m.inbox[at].Seq)
 	}
 	for i, r := range got.Queued {
 		if r.Seq <= m.out {
@@ -167,15 +199,16 @@ func (m *model) learn(s ledger, got, want store.Result) {
 }
 
 const (
-	modelLanes = 4
-	modelNames = 12 // few, so that they meet often
+	modelLanes    = 4
+	modelNames    = 12 // few, so that they meet often
+	modelSessions = 5
 )
 
 // compare applies random changes to the store and to the model, and looks at
 // everything after each of them.
 func compare(s ledger, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	m := &model{facts: make(map[string]string)}
+	m := &model{facts: make(map[string]string), sessions: make(map[string]*modelSession)}
 	for n := range 100 {
 		tx := m.random(rnd, n)
 		got, want := s.apply(tx), m.apply(tx)
@@ -203,6 +236,13 @@ func (m *model) random(rnd *rand.Rand, n int) store.Tx {
 	some(2, func() {
 		tx.Facts = append(tx.Facts, store.Fact{Key: name(), Value: []string{"", "1", "2"}[rnd.IntN(3)]})
 	})
+	some(2, func() {
+		id := fmt.Sprint("m", rnd.IntN(n+5))
+		tx.Amend = append(tx.Amend, []store.Amend{edit(id, fmt.Sprint(n)), edit(id, ""), deletion(id)}[rnd.IntN(3)])
+	})
+	some(1, func() {
+		tx.Marks = append(tx.Marks, store.Mark{Turn: name(), Strikes: rnd.IntN(3), Steps: n, Alone: rnd.IntN(2) == 0})
+	})
 	if rnd.IntN(3) == 0 {
 		begin := turn(name(), lane(), nil)
 		for _, r := range m.inbox {
@@ -213,10 +253,7 @@ func (m *model) random(rnd *rand.Rand, n int) store.Tx {
 		tx.Begin = begin
 	}
 	some(2, func() { tx.Steps = append(tx.Steps, steps(name())[rnd.IntN(4)]) })
-	some(3, func() { tx.History = append(tx.History, entry(name(), fmt.Sprint(n))) })
-	if rnd.IntN(8) == 0 {
-		tx.Reset = []string{name()}
-	}
+	randomHistory(rnd, n, &tx)
 	some(3, func() { tx.Send = append(tx.Send, outbound(lane(), fmt.Sprint("k", rnd.IntN(n+5)))) })
 	some(3, func() {
 		tx.Receipts = append(tx.Receipts, store.Receipt{Key: fmt.Sprint("k", rnd.IntN(n+5)), Failed: []string{"", "no"}[rnd.IntN(2)]})
@@ -269,6 +306,19 @@ func (m *model) checkLanes(s ledger, after int64, limit int) {
 		s.equal("waiting", seqs(s.waiting(lane, after, limit)), waiting)
 	}
 	s.equal("lanes", sorted(s.lanes()), lanes)
+	m.checkInbound(s)
+}
+
+func (m *model) checkInbound(s ledger) {
+	s.t.Helper()
+	for _, r := range m.inbox {
+		switch got := s.inbound(r.Seq); {
+		case r.erased:
+			s.equal("erased row", len(got), 0)
+		case !r.done || len(got) > 0: // done rows may be kept
+			s.equal("row", got[0].Message, r.Message)
+		}
+	}
 }
 
 func (m *model) checkCalendar(s ledger, at time.Time, limit int) {
@@ -319,13 +369,8 @@ func (m *model) checkNames(s ledger, limit int) {
 	s.t.Helper()
 	for i := range modelNames {
 		name := fmt.Sprint("n", i)
-		var entries []store.Entry
-		for _, e := range m.history {
-			if e.Session == name {
-				entries = append(entries, e)
-			}
-		}
-		s.equal("history", s.history(name, limit), entries[max(0, len(entries)-limit):])
+		s.equal("newest history", s.history(name, limit), m.sessions[name].want(name, limit))
+		s.equal("history", s.history(name, 1000), m.sessions[name].want(name, 1000))
 		s.equal("fact", s.fact(name), m.facts[name])
 	}
 }

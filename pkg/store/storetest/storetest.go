@@ -46,9 +46,13 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, options ...Option) {
 		rules []rule
 	}{
 		{"inbox", inboxRules},
+		{"amend", amendRules},
 		{"turns", turnRules},
 		{"outbox", outboxRules},
 		{"memory", memoryRules},
+		{"undo", undoRules},
+		{"summary", summaryRules},
+		{"forget", forgetRules},
 		{"calendar", calendarRules},
 		{"life", lifeRules},
 		{"concurrent", concurrentRules},
@@ -66,11 +70,11 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, options ...Option) {
 				if k.reopen == nil {
 					t.Skip("the store keeps nothing over a restart")
 				}
-				s := k.fresh(t)
-				r.check(s, func() ledger {
-					next := ledger{Store: k.reopen(t, s.Store), t: t}
-					t.Cleanup(next.shut)
-					return next
+				latest := k.fresh(t)
+				r.check(latest, func() ledger {
+					latest = ledger{Store: k.reopen(t, latest.Store), t: t}
+					t.Cleanup(latest.shut)
+					return latest
 				})
 			})
 		}
@@ -239,7 +243,7 @@ func message(lane bus.Address, id string) bus.InboundMessage {
 
 func outbound(to bus.Address, key string) store.Outbound {
 	return store.Outbound{
-		Turn: "turn of " + key, Created: day,
+		Turn: "turn of " + key, Session: to.String(), Created: day,
 		Message: bus.OutboundMessage{Address: to, Key: key, ReplyTo: "9", Text: "text of " + key},
 	}
 }

@@ -18,6 +18,9 @@ var turnRules = []rule{
 	{"begin and end in one change leave nothing open", beginAndEnd},
 	{"done works on a taken row", doneTaken},
 	{"steps of a turn that is not open change nothing", stepsOfNothing},
+	{"a mark comes back with its turn", markTurn},
+	{"a mark goes with its turn", markEnds},
+	{"a mark of a turn that is not open changes nothing", markOfNothing},
 	{"end of an unknown turn changes nothing", endOfNothing},
 	{"slices stay the caller's own", turnAliasing},
 }
@@ -28,12 +31,12 @@ func turn(id string, of bus.Address, rows []store.Inbound) *store.Turn {
 
 func steps(id string) []store.Step {
 	return []store.Step{
-		{Turn: id, Round: 1, Kind: store.StepReply, Message: callMessage("c1")},
+		{Turn: id, Round: 1, Kind: store.StepReply, Finish: "tool_calls", Message: callMessage("c1")},
 		{Turn: id, Round: 1, Kind: store.StepBegin, CallID: "c1", Tool: "list_dir"},
 		{Turn: id, Round: 1, Kind: store.StepEnd, CallID: "c1", Tool: "list_dir", Message: providers.Message{
 			Role: providers.RoleTool, Content: "a.txt", ToolCallID: "c1",
 		}},
-		{Turn: id, Round: 2, Kind: store.StepReply, Message: providers.Message{Role: providers.RoleAssistant, Content: "done"}},
+		{Turn: id, Round: 2, Kind: store.StepReply, Finish: "stop", Message: providers.Message{Role: providers.RoleAssistant, Content: "done"}},
 	}
 }
 
@@ -133,6 +136,39 @@ func stepsOfNothing(s ledger) {
 	s.apply(store.Tx{Begin: turn("t", chat(1), rows), End: []string{"t"}})
 	s.apply(store.Tx{Steps: steps("t")})
 	s.equal("open", len(s.openTurns()), 0)
+}
+
+func markTurn(s ledger) {
+	rows := s.admit(message(chat(1), "a"), message(chat(2), "b"))
+	one, two := turn("one", chat(1), rows[:1]), turn("two", chat(2), rows[1:])
+	given := *one
+	given.Mark, given.Steps = store.Mark{Turn: "one", Strikes: 9}, steps("one") // not what they are for
+	s.apply(store.Tx{Begin: &given})
+	s.apply(store.Tx{Begin: two})
+	s.equal("before", s.openTurns(), []store.Turn{*one, *two})
+	one.Mark = store.Mark{Turn: "one", Strikes: 1, Steps: 3, Alone: true}
+	s.apply(store.Tx{Marks: []store.Mark{one.Mark}})
+	s.equal("one", s.openTurns(), []store.Turn{*one, *two})
+	one.Mark, two.Mark = store.Mark{Turn: "one", Steps: 4}, store.Mark{Turn: "two", Strikes: 2}
+	s.Post(store.Tx{Marks: []store.Mark{two.Mark, {Turn: "one", Strikes: 7}, one.Mark}})
+	s.apply(store.Tx{Begin: &store.Turn{ID: "one"}})
+	s.equal("both", s.openTurns(), []store.Turn{*one, *two})
+}
+
+func markEnds(s ledger) {
+	mark := store.Mark{Turn: "t", Strikes: 1}
+	s.apply(store.Tx{Begin: turn("t", chat(1), nil)})
+	s.apply(store.Tx{Marks: []store.Mark{mark}, End: []string{"t"}})
+	s.apply(store.Tx{Marks: []store.Mark{mark}})
+	s.equal("ended", len(s.openTurns()), 0)
+	s.apply(store.Tx{Begin: turn("t", chat(1), nil)})
+	s.equal("begun anew", s.openTurns(), []store.Turn{*turn("t", chat(1), nil)})
+}
+
+func markOfNothing(s ledger) {
+	s.apply(store.Tx{Marks: []store.Mark{{Turn: "never", Strikes: 1}, {Strikes: 1}}})
+	s.apply(store.Tx{Marks: []store.Mark{{Turn: "t", Strikes: 1}}, Begin: turn("t", chat(1), nil)}) // in this order
+	s.equal("open", s.openTurns(), []store.Turn{*turn("t", chat(1), nil)})
 }
 
 func endOfNothing(s ledger) {

@@ -1,0 +1,142 @@
+package mem
+
+import (
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+)
+
+// history holds what is shown of each session. What Undo, Reset or a Summary
+// takes out of sight is gone.
+type history map[string][]record
+
+// record is an entry of history as it is kept: half the size of the entry,
+// because history is what stays. The session is the key it is found by.
+type record struct {
+	role, content, turn string
+	tool                *toolPart // nil in most messages
+	nanos               int64
+}
+
+// toolPart is what only messages about tool calls have.
+type toolPart struct {
+	calls  []providers.ToolCall
+	callID string
+}
+
+// summary marks the record that is one. Only the first of a session can be.
+var summary = &toolPart{}
+
+func recordOf(e store.Entry) record {
+	r := record{role: e.Message.Role, content: e.Message.Content, turn: e.Turn, nanos: nanosOf(e.Time)}
+	if e.Message.ToolCalls != nil || e.Message.ToolCallID != "" {
+		r.tool = &toolPart{calls: e.Message.ToolCalls, callID: e.Message.ToolCallID}
+	}
+	return r
+}
+
+func (r record) entry(session string) store.Entry {
+	m := providers.Message{Role: r.role, Content: r.content}
+	if r.tool != nil {
+		m.ToolCalls, m.ToolCallID = r.tool.calls, r.tool.callID
+	}
+	return store.Entry{Session: session, Turn: r.turn, Message: m, Time: timeOf(r.nanos), Summary: r.tool == summary}
+}
+
+// nanosOf keeps an instant in 8 bytes, 0 for the zero time.
+func nanosOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func timeOf(nanos int64) time.Time {
+	if nanos == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanos)
+}
+
+func (h history) add(entries []store.Entry) {
+	for i := 0; i < len(entries); {
+		// A turn's entries nearly always belong to one session: one look-up and
+		// one growth for all of them.
+		session, n := entries[i].Session, 1
+		for i+n < len(entries) && entries[i+n].Session == session {
+			n++
+		}
+		list := h[session]
+		if list == nil {
+			list = make([]record, 0, n) // many chats speak once: no room to spare for them
+		}
+		for _, e := range entries[i : i+n] {
+			list = append(list, recordOf(e))
+		}
+		h[session] = list
+		i += n
+	}
+}
+
+// parts returns the summary of a session, as a list of one or none, and its
+// entries.
+func (h history) parts(session string) (summed, entries []record) {
+	list, n := h[session], 0
+	if len(list) > 0 && list[0].tool == summary {
+		n = 1
+	}
+	return list[:n], list[n:]
+}
+
+func (h history) newest(session string, limit int) []store.Entry {
+	if limit <= 0 {
+		return nil
+	}
+	summed, list := h.parts(session)
+	list = list[max(0, len(list)-limit):]
+	entries := make([]store.Entry, 0, len(summed)+len(list))
+	for _, r := range summed {
+		entries = append(entries, r.entry(session))
+	}
+	for _, r := range list {
+		entries = append(entries, r.entry(session))
+	}
+	return entries
+}
+
+// undo drops the newest entries that have one turn, or the newest message of a
+// user and what follows it where they have none.
+func (h history) undo(session string) {
+	summed, list := h.parts(session)
+	if len(list) == 0 {
+		return
+	}
+	from := len(list) - 1
+	turn := list[from].turn
+	for from > 0 && list[from-1].turn == turn && (turn != "" || list[from].role != providers.RoleUser) {
+		from--
+	}
+	clear(list[from:]) // the array lives on behind the slice
+	if left := len(summed) + from; left > 0 {
+		h[session] = h[session][:left]
+	} else {
+		delete(h, session)
+	}
+}
+
+// summarize puts a summary in the place of all entries but the newest.
+func (h history) summarize(s store.Summary) {
+	_, entries := h.parts(s.Session)
+	keep := min(max(0, s.Keep), len(entries))
+	list := make([]record, 0, keep+1)
+	if s.Text != "" {
+		list = append(list, record{role: providers.RoleUser, content: s.Text, tool: summary})
+	}
+	list = append(list, entries[len(entries)-keep:]...)
+	if len(list) > 0 {
+		h[s.Session] = list
+	} else {
+		delete(h, s.Session)
+	}
+}
