@@ -19,6 +19,7 @@ type origin struct {
 	channel string // the instance's name
 	self    string // the bot's user id
 	parent  string // the channel a thread belongs to; "" if it is no thread
+	group   bool   // it was written in a server; only what the socket brings says so itself
 }
 
 // convert turns a message into facts. ok is false for what is nothing anybody
@@ -45,7 +46,7 @@ func convert(o origin, m *discordgo.Message) (msg bus.InboundMessage, ok bool) {
 		Time:      timeOf(m),
 		Text:      nameMentions(text, m.Mentions),
 		Media:     mediaOf(m),
-		Group:     m.GuildID != "",
+		Group:     o.group || m.GuildID != "",
 		Mentioned: mentioned || names(m, o.self),
 	}
 	if o.parent != "" {

@@ -4,16 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/bwmarrin/discordgo"
 	"github.com/cenkalti/backoff/v5"
 
-	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 )
 
@@ -24,48 +22,41 @@ const (
 	queueSize = 1024
 	// maxBatch is how many messages go into one PublishInbound.
 	maxBatch = 256
-	// maxPlaces bounds what is remembered of channels.
-	maxPlaces = 100000
 	// drainGrace is how long the last messages may take when ctx has ended.
 	drainGrace = 2 * time.Second
-	// lookUpTimeout bounds one look at a channel, which holds up what follows.
-	lookUpTimeout = 5 * time.Second
 )
 
-// event is what the socket hands on: a message, or news of channels.
+// event is what the socket hands on: a new session, a message, or news of
+// channels.
 type event struct {
 	self    string // the bot's user id
+	fresh   bool   // a session that replays nothing of the one before
 	message *discordgo.Message
+	own     *ownMessage
 	places  []place
 }
 
-func (e *event) empty() bool { return e.message == nil && len(e.places) == 0 }
-
-// place is a channel as far as we need it.
-type place struct {
-	ID       string                `json:"id"`
-	Type     discordgo.ChannelType `json:"type"`
-	ParentID string                `json:"parent_id"`
+func (e *event) empty() bool {
+	return !e.fresh && e.message == nil && e.own == nil && len(e.places) == 0
 }
 
-// parent returns the channel a thread hangs on, "" for anything else (whose
-// parent_id is a category).
-func (p *place) parent() string {
-	switch p.Type { //nolint:exhaustive // the three kinds of thread
-	case discordgo.ChannelTypeGuildNewsThread, discordgo.ChannelTypeGuildPublicThread, discordgo.ChannelTypeGuildPrivateThread:
-		return p.ParentID
-	}
-	return ""
+// ownMessage is what matters of a message of the bot itself.
+type ownMessage struct {
+	ID        string `json:"id"`
+	ChannelID string `json:"channel_id"`
+	Author    struct {
+		ID string `json:"id"`
+	} `json:"author"`
 }
 
-// parseEvent reads the events we need. The bot's own messages are dropped here,
-// before the costly part. It is pure.
+// parseEvent reads the events we need. The bot's own messages are told apart
+// here, before the costly part. It is pure.
 func parseEvent(kind string, data []byte, self string) (event, error) {
 	e := event{self: self}
 	var err error
 	switch kind {
 	case "MESSAGE_CREATE":
-		if own(data, self) {
+		if e.own = own(data, self); e.own != nil {
 			return e, nil
 		}
 		m := &discordgo.Message{}
@@ -90,32 +81,69 @@ func parseEvent(kind string, data []byte, self string) (event, error) {
 	case "CHANNEL_CREATE", "THREAD_CREATE":
 		var p place
 		if err = json.Unmarshal(data, &p); err == nil {
+			p.New = p.New || kind == "CHANNEL_CREATE"
 			e.places = []place{p}
 		}
 	}
 	return e, err
 }
 
-// own reports whether a message is the bot's own.
-func own(data []byte, self string) bool {
+// own returns the message if it is the bot's own, else nil.
+func own(data []byte, self string) *ownMessage {
 	if self == "" || !bytes.Contains(data, []byte(self)) {
-		return false
+		return nil
 	}
-	var m struct {
-		Author struct {
-			ID string `json:"id"`
-		} `json:"author"`
+	var m ownMessage
+	if json.Unmarshal(data, &m) != nil || m.Author.ID != self {
+		return nil
 	}
-	return json.Unmarshal(data, &m) == nil && m.Author.ID == self
+	return &m
 }
 
-// delivery carries events to the inbox in their order. One goroutine owns it.
+// delivery carries events to the inbox, in their order within each channel. One
+// goroutine owns it.
 type delivery struct {
-	c  *Channel
-	in bus.Inbox
-	// parents holds the parent of every thread we have heard of, and "" for
-	// every other channel.
-	parents map[string]string
+	c    *Channel
+	in   bus.Inbox
+	quit <-chan struct{} // closed when Run is to end
+	over bool            // it ended before something could be stored; nothing that follows may be
+	self string          // the bot's user id
+	on   bool            // what was missed is caught up on
+
+	spots   spots
+	direct  []string // private channels that have been heard, in the order they are listed
+	listed  map[int]struct{}
+	session uint32 // counts the sessions that replay nothing of the one before
+
+	isDirect map[string]struct{} // the same as a set; nil until it has been read
+
+	messages []bus.InboundMessage // the batch
+	moved    map[string]uint64    // channel -> cursor that is stored with it
+	later    map[string]uint64    // channel -> cursor that can wait
+	flushed  time.Time            // when those that can wait were stored
+
+	lanes    map[string]*lane // channels that are being caught up on
+	urgent   []*lane          // those with messages waiting behind them
+	waiting  []*lane          // the others
+	held     int              // messages that wait behind lanes
+	stopping bool
+	running  int // fetches
+	results  chan result
+	fetches  sync.WaitGroup
+}
+
+func newDelivery(c *Channel, in bus.Inbox, quit <-chan struct{}) *delivery {
+	return &delivery{
+		c: c, in: in, quit: quit,
+		on:      c.facts != nil && c.cfg.CatchUp.MaxAge > 0 && c.cfg.CatchUp.MaxMessages > 0,
+		spots:   spots{},
+		listed:  map[int]struct{}{},
+		moved:   map[string]uint64{},
+		later:   map[string]uint64{},
+		flushed: time.Now(),
+		lanes:   map[string]*lane{},
+		results: make(chan result, maxFetches),
+	}
 }
 
 // deliver publishes events, as many at a time as wait, until the channel
@@ -129,86 +157,158 @@ func (c *Channel) deliver(ctx context.Context, in bus.Inbox, events <-chan event
 		cancel()
 	})
 	defer stop()
-	d := &delivery{c: c, in: in, parents: map[string]string{}}
-	for e := range events {
-		b := &batch{}
-		d.add(work, b, e)
-		for more := true; more && len(b.messages) < maxBatch; {
-			select {
-			case e, ok := <-events:
-				if more = ok; ok {
-					d.add(work, b, e)
-				}
-			default:
-				more = false
+	d := newDelivery(c, in, ctx.Done())
+	defer d.fetches.Wait()
+	fetching, end := context.WithCancel(ctx)
+	defer end()
+	for d.next(work, events) {
+		d.publish(work, false)
+		d.fetch(fetching)
+	}
+	d.publish(work, true)
+}
+
+// next takes what has come, as much as makes a batch. false means that nothing
+// more will come.
+func (d *delivery) next(ctx context.Context, events <-chan event) bool {
+	quit := d.quit
+	if d.stopping {
+		quit = nil
+	}
+	select {
+	case e, ok := <-d.source(events):
+		if !ok {
+			return false
+		}
+		d.take(ctx, e)
+	case r := <-d.results:
+		d.finish(ctx, r)
+	case <-quit:
+		d.letGo()
+	}
+	for len(d.messages) < maxBatch {
+		select {
+		case e, ok := <-d.source(events):
+			if !ok {
+				return true // next time
 			}
+			d.take(ctx, e)
+		case r := <-d.results:
+			d.finish(ctx, r)
+		default:
+			return true
 		}
-		d.publish(ctx, work, b)
 	}
+	return true
 }
 
-// batch is what goes to the inbox at once.
-type batch struct {
-	messages []bus.InboundMessage
-	last     map[string]int // channel id -> index of its last message
+// source is where events come from, or nowhere while too many wait.
+func (d *delivery) source(events <-chan event) <-chan event {
+	if d.held >= maxHeld {
+		return nil
+	}
+	return events
 }
 
-// add converts one event into the batch. A panic costs that event only.
-func (d *delivery) add(ctx context.Context, b *batch, e event) {
-	defer func() {
-		if r := recover(); r != nil {
-			d.c.log.Error("discord event dropped after a panic", "err", fmt.Sprint(r), "stack", string(debug.Stack()))
-		}
-	}()
-	for _, p := range e.places {
-		d.learn(p)
-	}
-	if e.message == nil {
+// take handles one event. A panic costs that event only.
+func (d *delivery) take(ctx context.Context, e event) {
+	if d.over {
 		return
 	}
-	o := origin{channel: d.c.name, self: e.self, parent: d.parentOf(ctx, e.message)}
-	msg, ok := convert(o, e.message)
+	defer d.survive()
+	d.self = e.self
+	if e.fresh {
+		d.begin(ctx)
+	}
+	d.see(ctx, e.places)
+	if e.own != nil {
+		d.hearOwn(ctx, e.own)
+	}
+	if e.message != nil {
+		d.hear(ctx, e.message)
+	}
+}
+
+func (d *delivery) survive() {
+	if r := recover(); r != nil {
+		d.c.log.Error("discord event dropped after a panic", "err", fmt.Sprint(r), "stack", string(debug.Stack()))
+	}
+}
+
+// heard is a message with what it does not say about itself.
+type heard struct {
+	id uint64
+	o  origin
+	m  *discordgo.Message
+}
+
+// put adds a message to the batch. What nobody said only moves the cursor.
+func (d *delivery) put(ctx context.Context, h heard) {
+	msg, ok := d.convert(h)
+	d.move(h.m.ChannelID, h.id, !ok)
 	if !ok {
 		return
 	}
-	if b.last == nil {
-		b.last = map[string]int{}
+	d.messages = append(d.messages, msg)
+	if len(d.messages) >= maxBatch {
+		d.publish(ctx, false)
 	}
-	b.last[msg.ChatID] = len(b.messages)
-	b.messages = append(b.messages, msg)
 }
 
-// cursors says which message was the last one seen in each channel.
-func (d *delivery) cursors(b *batch) []bus.Cursor {
-	if d.c.facts == nil {
-		return nil
-	}
-	cursors := make([]bus.Cursor, 0, len(b.last))
-	for i := range b.messages {
-		if m := &b.messages[i]; b.last[m.ChatID] == i {
-			cursors = append(cursors, bus.Cursor{Key: d.c.facts.Key("last/" + m.ChatID), Value: m.MessageID})
-		}
-	}
-	return cursors
+func (d *delivery) convert(h heard) (msg bus.InboundMessage, ok bool) {
+	defer d.survive()
+	return convert(h.o, h.m)
 }
 
-// publish offers the batch until it is taken, or ctx has ended.
-func (d *delivery) publish(ctx, work context.Context, b *batch) {
-	if len(b.messages) == 0 {
+// publish offers the batch until it is taken, or quit has come.
+func (d *delivery) publish(ctx context.Context, all bool) {
+	if d.over || len(d.messages) == 0 && len(d.moved) == 0 && len(d.listed) == 0 && (!all || len(d.later) == 0) {
 		return
 	}
-	full := bus.Batch{Messages: b.messages, Cursors: d.cursors(b)}
+	b := bus.Batch{Messages: d.messages}
+	d.messages = nil // handed over
+	if d.c.facts != nil {
+		b.Cursors = d.cursors(all)
+	}
+	d.insist(ctx, func(ctx context.Context) error { return d.offer(ctx, b) })
+}
+
+// insist repeats f until it succeeds. false means that quit has come, and that
+// the delivery is over: a later batch would move cursors past what was not
+// stored.
+func (d *delivery) insist(ctx context.Context, f func(context.Context) error) bool {
+	if d.over {
+		return false
+	}
 	waits := backoff.NewExponentialBackOff()
 	waits.InitialInterval, waits.MaxInterval = 100*time.Millisecond, 10*time.Second
 	for {
-		err := d.offer(work, full)
+		err := f(ctx)
 		if err == nil {
-			return
+			return true
 		}
 		d.c.log.Error("discord messages not stored", "err", err)
-		if !sleep(ctx, waits.NextBackOff()) {
-			return
+		if !d.pause(waits.NextBackOff()) {
+			d.over = true
+			return false
 		}
+	}
+}
+
+// pause waits; false means that quit has come.
+func (d *delivery) pause(wait time.Duration) bool {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-d.quit:
+		return false
+	default:
+	}
+	select {
+	case <-t.C:
+		return true
+	case <-d.quit:
+		return false
 	}
 }
 
@@ -220,58 +320,4 @@ func (d *delivery) offer(ctx context.Context, b bus.Batch) (err error) {
 		}
 	}()
 	return d.in.PublishInbound(ctx, b)
-}
-
-// learn remembers a channel. A full memory forgets any other one: it costs one
-// request to learn it again.
-func (d *delivery) learn(p place) {
-	if _, known := d.parents[p.ID]; !known && len(d.parents) >= maxPlaces {
-		for id := range d.parents {
-			delete(d.parents, id)
-			break
-		}
-	}
-	d.parents[p.ID] = p.parent()
-}
-
-// parentOf returns the channel that m's thread hangs on, "" if m is in no
-// thread. Only a channel that no event has told of costs a request.
-func (d *delivery) parentOf(ctx context.Context, m *discordgo.Message) string {
-	if m.GuildID == "" {
-		return ""
-	}
-	if parent, known := d.parents[m.ChannelID]; known {
-		return parent
-	}
-	if checkID(m.ChannelID) != nil {
-		return ""
-	}
-	waits := backoff.NewExponentialBackOff()
-	for range 3 {
-		p, err := d.lookUp(ctx, m.ChannelID)
-		if err == nil {
-			d.learn(p)
-			return p.parent()
-		}
-		d.c.log.Warn("discord channel not found out about", "chat_id", m.ChannelID, "err", err)
-		if errors.Is(err, channels.ErrPermanent) || !sleep(ctx, waits.NextBackOff()) {
-			break
-		}
-	}
-	return "" // then its thread is judged by its own id
-}
-
-func (d *delivery) lookUp(ctx context.Context, id string) (place, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
-	defer cancel()
-	answer, err := d.c.call(ctx, http.MethodGet, discordgo.EndpointChannel(id), nil)
-	if err != nil {
-		return place{}, fmt.Errorf("discord: get channel: %w", err)
-	}
-	var p place
-	if err := json.Unmarshal(answer, &p); err != nil {
-		return place{}, fmt.Errorf("discord: get channel: %w", err)
-	}
-	p.ID = id
-	return p, nil
 }

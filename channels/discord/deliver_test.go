@@ -13,7 +13,7 @@ import (
 )
 
 // TestBatch: what waits goes to the inbox at once, with the last message of
-// each channel as its cursor.
+// each channel as its cursor, and with a private channel that was not listed.
 func TestBatch(t *testing.T) {
 	inBubble(t, discordtest.Options{}, func(r *rig) {
 		ann, bob := r.srv.AddUser("ann", ""), r.srv.AddUser("bob", "")
@@ -41,8 +41,8 @@ func TestBatch(t *testing.T) {
 		for _, c := range got.Cursors {
 			cursors[c.Key] = c.Value
 		}
-		if len(got.Cursors) != 2 || cursors["channel/discord/last/"+a] != lastA || cursors["channel/discord/last/"+b] != lastB {
-			t.Errorf("cursors %v, want %s and %s", got.Cursors, lastA, lastB)
+		if len(got.Cursors) != 3 || cursors["channel/discord/direct/0"] != a+" "+b || cursors["channel/discord/last/"+a] != lastA || cursors["channel/discord/last/"+b] != lastB {
+			t.Errorf("cursors %v, want %s and %s, and both channels", got.Cursors, lastA, lastB)
 		}
 	})
 }
@@ -153,11 +153,11 @@ func TestThreadUnknown(t *testing.T) {
 }
 
 func TestPlacesAreBounded(t *testing.T) {
-	d := &delivery{parents: map[string]string{}}
+	all := spots{}
 	for i := range maxPlaces + 100 {
-		d.learn(place{ID: fmt.Sprint(i)})
+		all.learn(place{ID: fmt.Sprint(i)})
 	}
-	if n := len(d.parents); n != maxPlaces {
+	if n := len(all); n != maxPlaces {
 		t.Errorf("%d channels are remembered, want %d", n, maxPlaces)
 	}
 }
@@ -187,7 +187,7 @@ func TestParseEventKeepsForeignMessages(t *testing.T) {
 	const at = "2026-05-01T10:00:00.000000+00:00"
 	own, _ := json.Marshal(discordtest.Message{ID: "1", ChannelID: "2", Timestamp: at, Author: &discordtest.User{ID: "42"}, Content: "x"})
 	other, _ := json.Marshal(discordtest.Message{ID: "1", ChannelID: "42", Timestamp: at, Author: &discordtest.User{ID: "7"}, Content: "<@42>"})
-	if e, err := parseEvent("MESSAGE_CREATE", own, "42"); err != nil || !e.empty() {
+	if e, err := parseEvent("MESSAGE_CREATE", own, "42"); err != nil || e.message != nil || e.own == nil || e.own.ID != "1" || e.own.ChannelID != "2" {
 		t.Errorf("own message: %+v, %v", e, err)
 	}
 	if e, err := parseEvent("MESSAGE_CREATE", other, "42"); err != nil || e.message == nil {

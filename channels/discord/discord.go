@@ -24,6 +24,7 @@ import (
 
 	"github.com/bwmarrin/discordgo"
 	"github.com/gorilla/websocket"
+	"golang.org/x/time/rate"
 
 	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
@@ -38,7 +39,8 @@ type Config struct {
 	// APIBase is where Discord is; only tests and proxies change it.
 	APIBase       string `yaml:"api_base"`
 	channels.Gate `yaml:",inline"`
-	Rate          Rate `yaml:"rate"`
+	Rate          Rate    `yaml:"rate"`
+	CatchUp       CatchUp `yaml:"catch_up"`
 }
 
 // Rate is how fast the bot speaks at most. 0 means no limit of ours; Discord's
@@ -50,12 +52,13 @@ type Rate struct {
 
 // DefaultConfig is what a section that names nothing but a token means:
 // Discord's own limits, 50 requests a second and 5 messages in 5 seconds per
-// channel.
+// channel, and an hour to catch up on.
 func DefaultConfig() Config {
 	return Config{
 		APIBase: "https://discord.com",
 		Gate:    channels.Gate{Groups: "mention"},
 		Rate:    Rate{GlobalPerSec: 50, PerChatPerSec: 1},
+		CatchUp: CatchUp{MaxAge: time.Hour, MaxMessages: 200},
 	}
 }
 
@@ -67,13 +70,14 @@ type Channel struct {
 	name  string
 	cfg   Config
 	token string
-	facts *state.State // nil keeps no cursors
+	facts *state.State // nil keeps nothing
 	log   *slog.Logger
 
 	badBase   error // why api_base cannot be used; Run reports it
 	transport *transport
 	rest      *discordgo.Session
 	dialer    *websocket.Dialer
+	pace      *rate.Limiter // of catching up
 	status    atomic.Pointer[status]
 	ended     atomic.Bool // Run has returned
 }
@@ -100,7 +104,8 @@ func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, 
 }
 
 // New returns the channel called name in the configuration. It does no I/O.
-// facts keeps the last message seen per Discord channel.
+// facts keeps the last message seen per Discord channel and the list of private
+// ones; without it nothing is caught up on.
 func New(name string, cfg Config, facts *state.State, log *slog.Logger, opts ...Option) *Channel {
 	var o options
 	for _, opt := range opts {
@@ -121,6 +126,10 @@ func New(name string, cfg Config, facts *state.State, log *slog.Logger, opts ...
 		Proxy:            http.ProxyFromEnvironment,
 		NetDialContext:   c.transport.next.DialContext,
 		HandshakeTimeout: 20 * time.Second,
+	}
+	c.pace = rate.NewLimiter(rate.Inf, 0)
+	if r := cfg.Rate.GlobalPerSec; r > 0 { // half of it is left for answers
+		c.pace = rate.NewLimiter(rate.Limit(r/2), max(1, int(r/2)))
 	}
 	c.status.Store(&status{problem: "not connected yet"})
 	return c
@@ -166,11 +175,14 @@ func (c *Channel) Run(ctx context.Context, in bus.Inbox) error {
 	}
 	events := make(chan event, queueSize)
 	delivered := make(chan struct{})
+	delivering, end := context.WithCancel(ctx)
+	defer end()
 	go func() {
 		defer close(delivered)
-		c.deliver(ctx, in, events)
+		c.deliver(delivering, in, events)
 	}()
 	err := c.stayConnected(ctx, events)
+	end()
 	close(events)
 	<-delivered
 	c.ended.Store(true)

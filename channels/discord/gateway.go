@@ -318,6 +318,9 @@ func (c *Channel) dispatch(ctx context.Context, k *socket, l *link, p *discordgo
 		}
 		c.connected(k, l)
 		c.log.Info("discord connected")
+		if err := hand(ctx, events, event{self: l.self, fresh: true}); err != nil {
+			return err
+		}
 	case "RESUMED":
 		c.connected(k, l)
 		c.log.Info("discord connection resumed")
@@ -327,15 +330,23 @@ func (c *Channel) dispatch(ctx context.Context, k *socket, l *link, p *discordgo
 			c.log.Error("discord event cannot be read", "event", p.Type, "err", err)
 		}
 		if !e.empty() {
-			select {
-			case events <- e:
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := hand(ctx, events, e); err != nil {
+				return err
 			}
 		}
 	}
 	l.seq.Store(p.Sequence)
 	return nil
+}
+
+// hand passes an event on.
+func hand(ctx context.Context, events chan<- event, e event) error {
+	select {
+	case events <- e:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // ready takes what READY says of the new session.

@@ -13,6 +13,7 @@ import (
 	"github.com/dragoman-chat/dragoman/channels/discord/discordtest"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/config"
+	"github.com/dragoman-chat/dragoman/pkg/state"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,6 +26,7 @@ const wrongToken = "MTAwMDAw.wrong.token-of-somebody-else"
 // threads, and a second guild channel.
 func newPlatform(t *testing.T) *channelstest.Platform {
 	t.Helper()
+	newYear()
 	srv := discordtest.New(discordtest.Options{})
 	base, dial, stop := srv.Pipe()
 	t.Cleanup(stop)
@@ -63,13 +65,23 @@ func newPlatform(t *testing.T) *channelstest.Platform {
 		Groups:  []channelstest.Chat{group(general), group(random)},
 		Topics:  []channelstest.Chat{topic(srv.AddThread(general, "announced")), topic(srv.AddQuietThread(general, "quiet"))},
 		Secrets: []string{discordtest.Token, wrongToken},
-		Without: map[string]string{
-			"not-confirmed": "Discord is told nothing of what arrived; what was missed is fetched by cursor",
-			"restart":       "a gateway session ends with the process; what was missed is fetched by cursor",
-		},
 	}
+	var facts *state.State
+	heard := func(t *testing.T, channel string) uint64 {
+		t.Helper()
+		if facts == nil {
+			return 0
+		}
+		cursor, err := facts.Get(t.Context(), lastKey(channel))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return snowflake(cursor)
+	}
+	said := map[string]string{} // message -> channel
 	p.New = func(t *testing.T, o channelstest.Options) channels.Channel {
 		t.Helper()
+		facts = o.Facts
 		cfg := DefaultConfig()
 		cfg.APIBase, cfg.Token = base, discordtest.Token
 		if o.WrongToken {
@@ -79,11 +91,26 @@ func newPlatform(t *testing.T) *channelstest.Platform {
 	}
 	p.Say = func(t *testing.T, m channelstest.Message) channelstest.Posted {
 		t.Helper()
-		synctest.Wait()                                      // a session that ends is gone
-		if err := srv.WaitSession(t.Context()); err != nil { // Discord sends a bot nothing from before
-			t.Fatal(err)
+		channel := m.Chat.Address.ChatID
+		synctest.Wait()             // a session that ends is gone
+		if heard(t, channel) == 0 { // what a new channel says to nobody stays unheard
+			if err := srv.WaitSession(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
-		return channelstest.Posted{MessageID: srv.Post(m.Chat.Address.ChatID, post(srv, other, users, m))}
+		id := srv.Post(channel, post(srv, other, users, m))
+		said[id] = channel
+		return channelstest.Posted{MessageID: id}
+	}
+	p.Confirmed = func(t *testing.T) int { // Discord is asked for what follows the cursor
+		t.Helper()
+		n := 0
+		for id, channel := range said {
+			if snowflake(id) <= heard(t, channel) {
+				n++
+			}
+		}
+		return n
 	}
 	p.Sent = func(*testing.T) []channelstest.Sent {
 		var out []channelstest.Sent

@@ -3,6 +3,7 @@ package discord
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -19,27 +20,41 @@ import (
 // rig is the adapter on a fake Discord, in memory and in a bubble.
 type rig struct {
 	*testing.T
-	srv *discordtest.Server
-	ch  *Channel
-	in  *inbox
-	log *logs
+	srv   *discordtest.Server
+	base  string
+	dial  dialFunc
+	cfg   Config
+	facts *facts
+	ch    *Channel
+	in    *inbox
+	log   *logs
 
 	cancel context.CancelFunc
 	ended  chan error
 }
 
+// newYear is when the tests take place: Discord's ids hold no time before 2015,
+// where a bubble begins.
+func newYear() { time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))) }
+
 // inBubble runs f with a rig on which nothing runs yet.
 func inBubble(t *testing.T, opts discordtest.Options, f func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		newYear()
 		srv := discordtest.New(opts)
 		base, dial, stop := srv.Pipe()
 		defer stop()
-		r := &rig{T: t, srv: srv, in: &inbox{news: make(chan bus.InboundMessage, 10000)}, log: &logs{}}
-		cfg := DefaultConfig()
-		cfg.APIBase, cfg.Token = base, discordtest.Token
-		logger := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		r.ch = New("discord", cfg, state.New(noFacts{}, "channel/discord"), logger, WithDialer(dial))
+		r := &rig{T: t, srv: srv, base: base, dial: dial, cfg: DefaultConfig(), facts: &facts{values: map[string]string{}}, log: &logs{}}
+		r.in = &inbox{facts: r.facts, known: map[string]bool{}, news: make(chan bus.InboundMessage, 10000)}
+		r.cfg.APIBase, r.cfg.Token = base, discordtest.Token
+		r.renew()
+		defer func() {
+			if r.ended != nil { // f gave up
+				r.cancel()
+				<-r.ended
+			}
+		}()
 		f(r)
 		if r.ended != nil {
 			r.stop()
@@ -47,7 +62,16 @@ func inBubble(t *testing.T, opts discordtest.Options, f func(r *rig)) {
 		if strings.Contains(r.log.String(), discordtest.Token) {
 			t.Error("the token is in the log")
 		}
+		if r.facts.back != "" {
+			t.Errorf("a cursor went back: %s", r.facts.back)
+		}
 	})
+}
+
+// renew makes the adapter anew, as a start of the program does.
+func (r *rig) renew() {
+	logger := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	r.ch = New("discord", r.cfg, state.New(r.facts, "channel/discord"), logger, WithDialer(r.dial))
 }
 
 func (r *rig) start() {
@@ -108,11 +132,14 @@ func (r *rig) texts(n int) []string {
 	return out
 }
 
-// inbox stores what it is given, unless told otherwise.
+// inbox stores what it is given, unless told otherwise: all or nothing, each
+// message once.
 type inbox struct {
-	news chan bus.InboundMessage
+	facts *facts // nil keeps none
+	news  chan bus.InboundMessage
 
 	mu      sync.Mutex
+	known   map[string]bool // nil does not look
 	batches []bus.Batch
 	hold    chan struct{} // nil: nobody waits
 	panics  int           // so many calls panic
@@ -135,26 +162,37 @@ func (in *inbox) PublishInbound(ctx context.Context, b bus.Batch) error {
 		in.mu.Unlock()
 		panic("a fault of the inbox")
 	}
+	defer in.mu.Unlock()
 	in.batches = append(in.batches, b)
-	in.mu.Unlock()
+	if in.facts != nil {
+		in.facts.store(b.Cursors)
+	}
 	for _, m := range b.Messages {
+		if in.known != nil && in.known[m.ID] {
+			continue
+		}
+		if in.known != nil {
+			in.known[m.ID] = true
+		}
 		in.news <- m
 	}
 	return nil
 }
 
-// block makes PublishInbound wait until the returned function is called.
+// block makes PublishInbound wait until the returned function, or unblock, is
+// called.
 func (in *inbox) block() (release func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	hold := make(chan struct{})
-	in.hold = hold
-	return func() {
-		in.mu.Lock()
-		in.hold = nil
-		in.mu.Unlock()
-		close(hold)
-	}
+	in.hold = make(chan struct{})
+	return in.unblock
+}
+
+func (in *inbox) unblock() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	close(in.hold)
+	in.hold = nil
 }
 
 // logs is what was logged.
@@ -175,8 +213,45 @@ func (l *logs) String() string {
 	return l.buf.String()
 }
 
-// noFacts is a store that only names keys.
-type noFacts struct{}
+// facts is the part of a store that an adapter uses.
+type facts struct {
+	mu     sync.Mutex
+	values map[string]string
+	reads  int
+	fail   int    // so many reads fail
+	back   string // a cursor that went back
+}
 
-func (noFacts) Apply(context.Context, store.Tx) (store.Result, error) { return store.Result{}, nil }
-func (noFacts) Fact(context.Context, string) (string, error)          { return "", nil }
+func (f *facts) Apply(context.Context, store.Tx) (store.Result, error) {
+	panic("cursors come with their batch")
+}
+
+func (f *facts) Fact(_ context.Context, key string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	if f.fail > 0 {
+		f.fail--
+		return "", errors.New("the disk is gone")
+	}
+	return f.values[key], nil
+}
+
+func (f *facts) store(cursors []bus.Cursor) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range cursors {
+		old := f.values[c.Key]
+		if strings.Contains(c.Key, "/last/") && c.Value != "" && snowflake(c.Value) < snowflake(old) {
+			f.back = c.Key + " from " + old + " to " + c.Value
+		}
+		f.values[c.Key] = c.Value
+	}
+}
+
+// cursor is how far a channel has been heard, as it is stored.
+func (f *facts) cursor(channel string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.values["channel/discord/last/"+channel]
+}

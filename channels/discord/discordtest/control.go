@@ -287,6 +287,26 @@ func (s *Server) Fail(n, status int) {
 	}
 }
 
+// ThrottleReads answers the next n looks at a channel's messages with 429.
+func (s *Server) ThrottleReads(channelID string, n int, after time.Duration) {
+	s.faultReads(channelID, n, tooMany(nil, after, false))
+}
+
+// FailReads answers the next n looks at a channel's messages with a bare HTTP
+// status; 0 cuts the connection.
+func (s *Server) FailReads(channelID string, n, status int) {
+	res := response{status: status, body: map[string]string{"message": http.StatusText(status)}, cut: status == 0}
+	s.faultReads(channelID, n, res)
+}
+
+func (s *Server) faultReads(channelID string, n int, res response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.channels[channelID]; c != nil {
+		c.reads = append(c.reads, slices.Repeat([]response{res}, n)...)
+	}
+}
+
 // FailInFront answers the next n messages the way something in front of Discord
 // does: with a page and no JSON. after, if not 0, is the header Retry-After.
 func (s *Server) FailInFront(n, status int, after time.Duration) {
@@ -326,7 +346,7 @@ func (s *Server) CutBeforeAccept(n int) {
 }
 
 // HideHistory takes the right to read history from the bot: replies that quote
-// are refused with 160002.
+// are refused with 160002, and a channel shows no messages.
 func (s *Server) HideHistory(hidden bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -95,7 +95,8 @@ type channel struct {
 	used     int        // messages in the current rate-limit window
 	resetAt  time.Time
 	refuse   *apiError
-	quiet    bool // GUILD_CREATE does not list it
+	reads    []response // answers for the next looks at its messages, instead of the real one
+	quiet    bool       // GUILD_CREATE does not list it
 }
 
 // New returns a fake without guilds, users or channels.
@@ -222,7 +223,11 @@ func (s *Server) addChannel(event string, c Channel) string {
 	defer s.mu.Unlock()
 	c.ID = s.nextID()
 	s.channels[c.ID] = &channel{Channel: c, quiet: event == ""}
+	if parent := s.channels[c.ParentID]; parent != nil && parent.Type == ChannelForum {
+		parent.LastMessageID = &c.ID // "last_message_id": or thread for forums
+	}
 	if event != "" {
+		c.NewlyCreated = event == "THREAD_CREATE"
 		s.dispatch(event, c, IntentGuilds)
 	}
 	return c.ID
@@ -246,18 +251,24 @@ func (s *Server) openDM(u User) string {
 	return id
 }
 
-// guildObject is what GUILD_CREATE says of a guild. The caller holds mu.
+// guildObject is what GUILD_CREATE says of a guild: all channels, even those the
+// bot may not look into, and the threads it may. "guild_id" may be missing for
+// channels in it, and is. The caller holds mu.
 func (s *Server) guildObject(id string) guild {
 	g := guild{ID: id, Name: s.guilds[id], MemberCount: 2, Channels: []Channel{}, Threads: []Channel{}, Members: []any{}, Roles: []any{}}
 	for _, c := range s.channels {
 		if c.GuildID != id || c.quiet {
 			continue
 		}
+		listed := c.Channel
+		listed.GuildID = ""
 		switch c.Type {
 		case ChannelPublicThread, ChannelPrivateThread:
-			g.Threads = append(g.Threads, c.Channel)
+			if c.refuse == nil {
+				g.Threads = append(g.Threads, listed)
+			}
 		default:
-			g.Channels = append(g.Channels, c.Channel)
+			g.Channels = append(g.Channels, listed)
 		}
 	}
 	return g

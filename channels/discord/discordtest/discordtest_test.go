@@ -133,7 +133,11 @@ func TestREST(t *testing.T) {
 		"message":               {"GET", post + "/" + joined, "", nil, 200, 0},
 		"unknown message":       {"GET", post + "/1", "", nil, 404, 10008},
 		"limit":                 {"GET", post + "?limit=101", "", nil, 400, 50035},
+		"limit 0":               {"GET", post + "?limit=0", "", nil, 400, 50035},
 		"after and before":      {"GET", post + "?after=1&before=2", "", nil, 400, 50035},
+		"after no id":           {"GET", post + "?after=x", "", nil, 400, 50035},
+		"messages of a forum":   {"GET", "/api/v9/channels/" + forum + "/messages", "", nil, 400, 50024},
+		"messages, blocked":     {"GET", "/api/v9/channels/" + blocked + "/messages", "", nil, 403, 50013},
 		"private channel":       {"POST", "/api/v9/users/@me/channels", `{"recipient_id":"` + ann.ID + `"}`, nil, 200, 0},
 		"nobody's channel":      {"POST", "/api/v9/users/@me/channels", `{"recipient_id":"1"}`, nil, 400, 50033},
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,7 +55,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, path string, bod
 	}
 	if !s.opts.NoRecord {
 		s.mu.Lock()
-		call := Call{Method: r.Method, Path: path, Body: string(body), Status: res.status}
+		call := Call{Method: r.Method, Path: path, Query: r.URL.RawQuery, Body: string(body), Status: res.status}
 		if res.cut {
 			call.Status = 0
 		}
@@ -136,7 +137,7 @@ func (s *Server) routeChannel(r *http.Request, id string, rest []string, body []
 		s.notify()
 		return response{status: http.StatusNoContent}
 	case r.Method == http.MethodGet && len(rest) == 1 && rest[0] == "messages":
-		return c.list(r)
+		return s.listMessages(c, r)
 	case r.Method == http.MethodGet && len(rest) == 2 && rest[0] == "messages":
 		if m := c.find(rest[1]); m != nil {
 			return response{status: 200, body: m}
@@ -217,37 +218,95 @@ func (s *Server) createDM(body []byte) response {
 	return response{status: 200, body: s.channels[s.openDM(u)].Channel}
 }
 
-// list is Get Channel Messages: at most limit (1-100, default 50) messages,
-// newest first; after, before and around exclude one another.
-func (c *channel) list(r *http.Request) response {
-	q := r.URL.Query()
-	limit := 50
+// listMessages is "Get Channel Messages". The caller holds mu.
+func (s *Server) listMessages(c *channel, r *http.Request) response {
+	if len(c.reads) > 0 {
+		res := c.reads[0]
+		c.reads = c.reads[1:]
+		return res
+	}
+	in, e := readRange(r.URL.Query())
+	switch {
+	case e != nil:
+		return refuse(e)
+	case c.Type == ChannelForum:
+		// "JSON Error Codes": 50024 Cannot execute action on this channel type.
+		return refuse(&apiError{status: 400, Code: 50024, Message: "Cannot execute action on this channel type"})
+	case s.faults.noHistory && c.GuildID != "":
+		// "If the current user is missing the READ_MESSAGE_HISTORY permission in
+		// the channel, then no messages will be returned."
+		return response{status: 200, body: []*Message{}}
+	}
+	out := []*Message{}
+	for _, m := range in.of(c.messages) {
+		shown := *m
+		shown.GuildID, shown.Member, shown.Nonce = "", nil, "" // "Gateway events only"
+		if s.opts.Refused&IntentMessageContent != 0 && c.Type != ChannelDM {
+			shown.Content, shown.Attachments, shown.Embeds, shown.Components = "", []Attachment{}, nil, nil
+		}
+		out = append(out, &shown)
+	}
+	return response{status: 200, body: out}
+}
+
+// messageRange is the query of Get Channel Messages.
+type messageRange struct {
+	limit         int
+	after, before string
+}
+
+// readRange checks a query: limit is 1-100 with a default of 50; around, before
+// and after are snowflakes and exclude one another.
+func readRange(q url.Values) (messageRange, *apiError) {
+	in := messageRange{limit: 50, after: q.Get("after"), before: q.Get("before")}
 	if v := q.Get("limit"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 || n > 100 {
-			return refuse(formError("limit", "NUMBER_TYPE_MAX", "int value should be between 1 and 100."))
+			return in, formError("limit", "NUMBER_TYPE_MAX", "int value should be between 1 and 100.")
 		}
-		limit = n
+		in.limit = n
 	}
-	after, before := q.Get("after"), q.Get("before")
-	if after != "" && before != "" {
-		return refuse(&apiError{status: 400, Code: 50035, Message: "Invalid Form Body"})
+	sides := 0
+	for name, v := range q {
+		switch name {
+		case "limit":
+			continue
+		case "after", "before", "around":
+			sides++
+		default:
+			continue // Discord looks past what it does not know
+		}
+		if !snowflake(v[0]) {
+			return in, formError(name, "NUMBER_TYPE_COERCE", `Value "`+v[0]+`" is not snowflake.`)
+		}
 	}
+	switch {
+	case sides > 1:
+		return in, &apiError{status: 400, Code: 50035, Message: "Invalid Form Body"}
+	case q.Has("around"):
+		return in, &apiError{status: 501, Message: "this fake does not know around"}
+	}
+	return in, nil
+}
+
+// of picks from messages, which are oldest first; the answer is "from newest to
+// oldest". With after it is the messages that follow directly.
+func (in messageRange) of(messages []*Message) []*Message {
 	var out []*Message
-	for _, m := range c.messages {
-		if (after == "" || newer(m.ID, after)) && (before == "" || newer(before, m.ID)) {
+	for _, m := range messages {
+		if (in.after == "" || newer(m.ID, in.after)) && (in.before == "" || newer(in.before, m.ID)) {
 			out = append(out, m)
 		}
 	}
-	if len(out) > limit {
-		if after != "" {
-			out = out[:limit] // the ones that follow it directly
+	if len(out) > in.limit {
+		if in.after != "" {
+			out = out[:in.limit]
 		} else {
-			out = out[len(out)-limit:]
+			out = out[len(out)-in.limit:]
 		}
 	}
 	slices.Reverse(out)
-	return response{status: 200, body: out}
+	return out
 }
 
 // newer compares two snowflakes.

@@ -126,6 +126,7 @@ type Channel struct {
 	Name          string  `json:"name,omitempty"`
 	LastMessageID *string `json:"last_message_id"`
 	Recipients    []User  `json:"recipients,omitempty"`
+	NewlyCreated  bool    `json:"newly_created,omitempty"` // in THREAD_CREATE only
 }
 
 // guild is a guild object as GUILD_CREATE carries it.
@@ -158,6 +159,7 @@ type Sent struct {
 type Call struct {
 	Method string
 	Path   string // without the version prefix: "channels/1/messages"
+	Query  string // what follows the "?"
 	Body   string
 	Status int // 0 when the connection was cut instead of answering
 }
