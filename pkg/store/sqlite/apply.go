@@ -1,8 +1,11 @@
 package sqlite
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
 // ledger is the file as its writer sees it: the one connection that writes, and
@@ -20,21 +23,15 @@ type ledger struct {
 }
 
 type openTurn struct {
-	n     int64
-	steps int64
-	rows  []int64
-}
-
-type session struct {
-	id   int64
-	last int64 // the history id of its newest row, or the one before its first
+	n       int64
+	session string
+	steps   int64
+	rows    []int64
 }
 
 const (
-	recentSessions = 4096
-	floodSize      = 1024
-	stepBits       = 20
-	historyBits    = 32
+	floodSize = 1024
+	stepBits  = 20
 )
 
 // load reads what the ledger keeps in memory. It touches open turns and the
@@ -56,7 +53,7 @@ func (l *ledger) load() error {
 		*counter.n = max(*counter.n, n)
 	}
 	l.open, l.recent = make(map[string]*openTurn), make(map[string]*session)
-	for row, err := range l.c.rows("SELECT id, n, inbound FROM turns WHERE ended IS NULL ORDER BY n") {
+	for row, err := range l.c.rows("SELECT id, n, inbound, session FROM turns WHERE ended IS NULL ORDER BY n") {
 		if err != nil {
 			return err
 		}
@@ -64,7 +61,7 @@ func (l *ledger) load() error {
 		if err != nil {
 			return err
 		}
-		l.open[text(row[0])] = &openTurn{n: num(row[1]), rows: rows}
+		l.open[text(row[0])] = &openTurn{n: num(row[1]), session: text(row[3]), rows: rows}
 	}
 	for _, t := range l.open {
 		last, err := l.c.number("SELECT max(id) FROM steps WHERE id >= ? AND id < ?", t.n<<stepBits, (t.n+1)<<stepBits)
@@ -101,47 +98,46 @@ func (l *ledger) write(jobs []*job) error {
 
 // apply makes the changes of one Tx, in the order of its fields.
 func (l *ledger) apply(j *job, now time.Time) error {
-	c := j.change
-	j.at, j.admitted, j.queued = now, nil, nil
-	if err := l.admit(j); err != nil {
-		return err
-	}
-	for _, f := range c.facts {
-		if err := l.fact(f.Key, f.Value); err != nil {
+	c, us := j.change, micros(now)
+	j.at, j.admitted, j.amended, j.queued = now, nil, nil, nil
+	return first(
+		func() error { return l.admit(j) },
+		func() error { return l.amend(j) },
+		func() error { return each(c.facts, l.fact) },
+		func() error { return each(c.marks, l.mark) },
+		func() error { return l.begin(c.begin) },
+		func() error { return each(c.steps, l.step) },
+		func() error { return l.remember(c, us) },
+		func() error { return l.send(j) },
+		func() error { return each(c.receipts, func(r *store.Receipt) error { return l.receive(r, us) }) },
+		func() error { return l.done(c.done, us) },
+		func() error { return each(c.end, func(id *string) error { return l.end(*id, us) }) },
+		func() error { return l.calendar(c, us) },
+	)
+}
+
+// first does one after the other until one fails.
+func first(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
 			return err
 		}
 	}
-	if c.begin != nil {
-		if err := l.begin(c); err != nil {
+	return nil
+}
+
+// each does f to one after the other until it fails.
+func each[T any](list []T, f func(*T) error) error {
+	for i := range list {
+		if err := f(&list[i]); err != nil {
 			return err
 		}
 	}
-	for i := range c.steps {
-		if err := l.step(&c.steps[i]); err != nil {
-			return err
-		}
-	}
-	for i := range c.history {
-		if err := l.remember(&c.history[i], micros(now)); err != nil {
-			return err
-		}
-	}
-	for _, name := range c.reset {
-		if err := l.reset(name); err != nil {
-			return err
-		}
-	}
-	if err := l.send(j); err != nil {
-		return err
-	}
-	if err := l.finish(c, micros(now)); err != nil {
-		return err
-	}
-	return l.calendar(c, micros(now))
+	return nil
 }
 
 func (l *ledger) admit(j *job) error {
-	const insert = `INSERT INTO inbox (seq, channel, id, chat, admitted, body) VALUES (?, ?, ?, ?, ?, ?)
+	const insert = `INSERT INTO inbox (seq, channel, id, chat, session, admitted, body) VALUES (?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (channel, id) DO NOTHING`
 	at := micros(j.at)
 	for i := range j.change.admit {
@@ -150,7 +146,7 @@ func (l *ledger) admit(j *job) error {
 		if r.id != "" {
 			id = r.id
 		}
-		made, err := l.c.exec(insert, l.inbox+1, r.channel, id, r.chat, at, r.body)
+		made, err := l.c.exec(insert, l.inbox+1, r.channel, id, r.chat, r.session, at, r.body)
 		if err != nil {
 			return err
 		}
@@ -164,17 +160,59 @@ func (l *ledger) admit(j *job) error {
 	return nil
 }
 
-func (l *ledger) fact(key, value string) (err error) {
-	if value == "" {
-		_, err = l.c.exec("DELETE FROM facts WHERE key = ?", key)
+func (l *ledger) amend(j *job) error {
+	for _, a := range j.change.amend {
+		rows, err := collect(l.c, inbound,
+			"SELECT seq, admitted, body FROM inbox WHERE channel = ? AND id = ? AND done IS NULL", a.Channel, a.ID)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows { // one at most
+			if a.Deleted {
+				_, err = l.c.exec("UPDATE inbox SET done = ?, body = NULL WHERE seq = ?", micros(j.at), r.Seq)
+			} else {
+				r.Message.Text, r.Message.Args = a.Text, a.Args
+				var body []byte
+				if body, err = json.Marshal(&r.Message); err != nil { //nolint:gosec // a session key is no secret
+					return err
+				}
+				_, err = l.c.exec("UPDATE inbox SET body = ? WHERE seq = ?", body, r.Seq)
+			}
+			if err != nil {
+				return err
+			}
+			j.amended = append(j.amended, r)
+		}
+	}
+	return nil
+}
+
+func (l *ledger) fact(f *store.Fact) (err error) {
+	if f.Value == "" {
+		_, err = l.c.exec("DELETE FROM facts WHERE key = ?", f.Key)
 		return err
 	}
-	_, err = l.c.exec("INSERT INTO facts (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
+	_, err = l.c.exec("INSERT INTO facts (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", f.Key, f.Value)
 	return err
 }
 
-func (l *ledger) begin(c *change) error {
-	b := c.begin
+func (l *ledger) mark(m *store.Mark) error {
+	t, ok := l.open[m.Turn]
+	if !ok {
+		return nil
+	}
+	var alone int64
+	if m.Alone {
+		alone = 1
+	}
+	_, err := l.c.exec("UPDATE turns SET strikes = ?, found = ?, alone = ? WHERE n = ?", int64(m.Strikes), int64(m.Steps), alone, t.n)
+	return err
+}
+
+func (l *ledger) begin(b *store.Turn) error {
+	if b == nil {
+		return nil
+	}
 	t, ok := l.open[b.ID]
 	if ok {
 		t.rows = append(t.rows, b.Inbound...)
@@ -183,7 +221,7 @@ func (l *ledger) begin(c *change) error {
 		}
 	} else {
 		l.turns++
-		t = &openTurn{n: l.turns, rows: b.Inbound}
+		t = &openTurn{n: l.turns, session: b.Session, rows: b.Inbound}
 		_, err := l.c.exec("INSERT INTO turns (n, id, channel, chat, session, started, inbound) VALUES (?, ?, ?, ?, ?, ?, ?)",
 			t.n, b.ID, b.Address.Channel, b.Address.ChatID, b.Session, micros(b.Started), encodeSeqs(t.rows))
 		if err != nil {
@@ -214,66 +252,13 @@ func (l *ledger) step(s *stepRow) error {
 	return err
 }
 
-func (l *ledger) remember(r *historyRow, at int64) error {
-	s, err := l.session(r.session, true)
-	if err != nil {
-		return err
-	}
-	s.last++
-	_, err = l.c.exec("INSERT INTO history (id, at, body) VALUES (?, ?, ?)", s.last, at, r.body)
-	return err
-}
-
-// reset hides what a session has so far.
-func (l *ledger) reset(name string) error {
-	s, err := l.session(name, false)
-	if err != nil || s == nil {
-		return err
-	}
-	_, err = l.c.exec("UPDATE sessions SET start = ? WHERE id = ?", s.last, s.id)
-	return err
-}
-
-// session finds a session, or makes it if asked to; otherwise it returns nil.
-func (l *ledger) session(name string, create bool) (*session, error) {
-	if s, ok := l.recent[name]; ok {
-		return s, nil
-	}
-	id, err := l.c.number("SELECT id FROM sessions WHERE name = ?", name)
-	if err != nil {
-		return nil, err
-	}
-	s := &session{id: id, last: id << historyBits}
-	switch {
-	case id > 0:
-		last, err := l.c.number("SELECT max(id) FROM history WHERE id > ? AND id < ?", s.last, (id+1)<<historyBits)
-		if err != nil {
-			return nil, err
-		}
-		s.last = max(s.last, last)
-	case !create:
-		return nil, nil
-	default:
-		l.sessions++
-		s.id, s.last = l.sessions, l.sessions<<historyBits
-		if _, err := l.c.exec("INSERT INTO sessions (id, name, start) VALUES (?, ?, ?)", s.id, name, s.last); err != nil {
-			return nil, err
-		}
-	}
-	if len(l.recent) >= recentSessions {
-		clear(l.recent)
-	}
-	l.recent[name] = s
-	return s, nil
-}
-
 func (l *ledger) send(j *job) error {
-	const insert = `INSERT INTO outbox (seq, key, turn, channel, chat, reply_to, text, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+	const insert = `INSERT INTO outbox (seq, key, turn, session, channel, chat, reply_to, text, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (key) DO NOTHING`
 	for i := range j.change.send {
 		r := &j.change.send[i]
 		m := &r.Message
-		made, err := l.c.exec(insert, l.outbox+1, m.Key, r.Turn, m.Channel, m.ChatID, m.ReplyTo, m.Text, micros(r.Created))
+		made, err := l.c.exec(insert, l.outbox+1, m.Key, r.Turn, r.Session, m.Channel, m.ChatID, m.ReplyTo, m.Text, micros(r.Created))
 		if err != nil {
 			return err
 		}
@@ -287,36 +272,27 @@ func (l *ledger) send(j *job) error {
 	return nil
 }
 
-// finish ends outbox rows, inbox rows and turns.
-func (l *ledger) finish(c *change, now int64) error {
-	for i := range c.receipts {
-		r := &c.receipts[i]
-		_, err := l.c.exec("UPDATE outbox SET ended = ?, message_id = ?, received = ?, failed = ? WHERE key = ? AND ended IS NULL",
-			now, r.Result.MessageID, micros(r.Result.Time), r.Failed, r.Key)
-		if err != nil {
-			return err
-		}
+// receive ends an outbox row. The first receipt counts.
+func (l *ledger) receive(r *store.Receipt, now int64) error {
+	_, err := l.c.exec("UPDATE outbox SET ended = ?, message_id = ?, received = ?, failed = ? WHERE key = ? AND ended IS NULL",
+		now, r.Result.MessageID, micros(r.Result.Time), r.Failed, r.Key)
+	return err
+}
+
+func (l *ledger) end(id string, now int64) error {
+	t, ok := l.open[id]
+	if !ok {
+		return nil
 	}
-	if err := l.done(c.done, now); err != nil {
+	if err := l.done(t.rows, now); err != nil {
 		return err
 	}
-	for _, id := range c.end {
-		t, ok := l.open[id]
-		if !ok {
-			continue
-		}
-		if err := l.done(t.rows, now); err != nil {
-			return err
-		}
-		if _, err := l.c.exec("UPDATE turns SET ended = ? WHERE n = ?", now, t.n); err != nil {
-			return err
-		}
-		delete(l.open, id)
-		if len(l.open) == 0 && l.peak > floodSize {
-			l.open, l.peak = make(map[string]*openTurn), 0 // a map keeps the room of its largest size
-		}
+	delete(l.open, id)
+	if len(l.open) == 0 && l.peak > floodSize {
+		l.open, l.peak = make(map[string]*openTurn), 0 // a map keeps the room of its largest size
 	}
-	return nil
+	_, err := l.c.exec("UPDATE turns SET ended = ? WHERE n = ?", now, t.n)
+	return err
 }
 
 func (l *ledger) done(seqs []int64, now int64) error {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	engine "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
@@ -20,6 +21,7 @@ import (
 // conversions would cost as much as the small statements of this package.
 type conn struct {
 	c     driver.Conn
+	ctx   context.Context      // never ends: a statement takes microseconds, to watch a context a goroutine
 	stmts map[string]statement // by their text
 	args  []driver.NamedValue  // scratch
 }
@@ -31,8 +33,9 @@ type statement interface {
 }
 
 // dial opens a connection to an existing file, by its absolute path. mode is
-// "rw" or "ro".
-func dial(file, mode string, pragmas ...string) (*conn, error) {
+// "rw" or "ro", busy how long its statements wait for another program.
+func dial(file, mode string, busy time.Duration, pragmas ...string) (*conn, error) {
+	pragmas = append(pragmas, fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()))
 	query := url.Values{"mode": {mode}, "_pragma": pragmas}
 	name := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(file))
 	if !strings.HasPrefix(name, "/") {
@@ -42,7 +45,7 @@ func dial(file, mode string, pragmas ...string) (*conn, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	return &conn{c: c, stmts: make(map[string]statement)}, nil
+	return &conn{c: c, ctx: context.Background(), stmts: make(map[string]statement)}, nil
 }
 
 func (c *conn) close() error {
@@ -84,7 +87,7 @@ func (c *conn) exec(query string, args ...any) (changed int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	res, err := s.ExecContext(context.Background(), c.bind(args))
+	res, err := s.ExecContext(c.ctx, c.bind(args))
 	if err != nil {
 		return 0, explain(err)
 	}
@@ -101,12 +104,12 @@ func (c *conn) rows(query string, args ...any) iter.Seq2[[]driver.Value, error] 
 			yield(nil, err)
 			return
 		}
-		rows, err := s.QueryContext(context.Background(), c.bind(args))
+		rows, err := s.QueryContext(c.ctx, c.bind(args))
 		if err != nil {
 			yield(nil, explain(err))
 			return
 		}
-		defer rows.Close()
+		defer func() { _ = rows.Close() }() // it has nothing to say that a row has not said
 		row := make([]driver.Value, len(rows.Columns()))
 		for {
 			switch err := rows.Next(row); {

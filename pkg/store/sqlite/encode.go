@@ -101,7 +101,7 @@ func (d *decoder) int() int64 {
 		u |= uint64(b&0x7f) << (7 * i)
 		if b < 0x80 {
 			d.rest = d.rest[i+1:]
-			return int64(u>>1) ^ -int64(u&1) //nolint:gosec // zigzag, the reverse of AppendVarint
+			return int64(u>>1) ^ -int64(u&1) // zigzag, the reverse of AppendVarint
 		}
 	}
 	d.fail()
@@ -153,8 +153,10 @@ func (d *decoder) call() (c providers.ToolCall) {
 	return c
 }
 
+// encodeEntries writes entries of one turn.
 func encodeEntries(entries []store.Entry) ([]byte, error) {
 	e := encoder{form}
+	e.string(entries[0].Turn)
 	for i := range entries {
 		e.int(micros(entries[i].Time))
 		if err := e.message(&entries[i].Message); err != nil {
@@ -166,9 +168,10 @@ func encodeEntries(entries []store.Entry) ([]byte, error) {
 
 func decodeEntries(session string, body []byte) (entries []store.Entry, err error) {
 	d := decode(body)
+	turn := d.string()
 	for d.more() {
 		at := d.int()
-		entries = append(entries, store.Entry{Session: session, Time: instant(at), Message: d.message()})
+		entries = append(entries, store.Entry{Session: session, Turn: turn, Time: instant(at), Message: d.message()})
 	}
 	return entries, d.err()
 }
@@ -179,6 +182,7 @@ func encodeSteps(steps []store.Step) ([]byte, error) {
 		s := &steps[i]
 		e.string(string(s.Kind))
 		e.int(int64(s.Round))
+		e.string(s.Finish)
 		e.string(s.CallID)
 		e.string(s.Tool)
 		if err := e.message(&s.Message); err != nil {
@@ -192,7 +196,7 @@ func decodeSteps(turn string, body []byte) (steps []store.Step, err error) {
 	d := decode(body)
 	for d.more() {
 		s := store.Step{Turn: turn, Kind: store.StepKind(d.string()), Round: int(d.int())}
-		s.CallID, s.Tool, s.Message = d.string(), d.string(), d.message()
+		s.Finish, s.CallID, s.Tool, s.Message = d.string(), d.string(), d.string(), d.message()
 		steps = append(steps, s)
 	}
 	return steps, d.err()
@@ -225,11 +229,17 @@ func instant(us int64) time.Time { return time.UnixMicro(us) }
 // on every core.
 type change struct {
 	admit      []inboxRow
+	amend      []store.Amend
 	facts      []store.Fact
+	marks      []store.Mark
 	begin      *store.Turn
 	steps      []stepRow
 	history    []historyRow
+	undo       []string
+	summaries  []store.Summary
 	reset      []string
+	forget     []string
+	belongings belongings // of the sessions to forget
 	send       []store.Outbound
 	receipts   []store.Receipt
 	done       []int64
@@ -240,8 +250,8 @@ type change struct {
 }
 
 type inboxRow struct {
-	channel, id, chat string
-	body              []byte
+	channel, id, chat, session string
+	body                       []byte
 }
 
 type stepRow struct {
@@ -270,8 +280,9 @@ type taskRow struct {
 
 // size is how many rows c touches, near enough.
 func (c *change) size() int {
-	return len(c.admit) + len(c.facts) + len(c.steps) + len(c.history) + len(c.reset) + len(c.send) +
-		len(c.receipts) + len(c.done) + len(c.end) + len(c.schedules) + len(c.unschedule) + len(c.tasks)
+	return len(c.admit) + len(c.amend) + len(c.facts) + len(c.marks) + len(c.steps) + len(c.history) +
+		len(c.undo) + len(c.summaries) + len(c.reset) + len(c.forget) + len(c.send) + len(c.receipts) +
+		len(c.done) + len(c.end) + len(c.schedules) + len(c.unschedule) + len(c.tasks)
 }
 
 func (c *change) empty() bool { return c.begin == nil && c.size() == 0 }
@@ -279,17 +290,18 @@ func (c *change) empty() bool { return c.begin == nil && c.size() == 0 }
 // encode makes a change of tx, or says why tx is refused.
 func encode(tx *store.Tx) (*change, error) {
 	c := &change{
-		facts: slices.Clone(tx.Facts), reset: slices.Clone(tx.Reset), send: slices.Clone(tx.Send),
-		receipts: slices.Clone(tx.Receipts), done: slices.Clone(tx.Done), end: slices.Clone(tx.End),
+		amend: slices.Clone(tx.Amend), facts: slices.Clone(tx.Facts), marks: slices.Clone(tx.Marks),
+		undo: slices.Clone(tx.Undo), summaries: slices.Clone(tx.Summaries), reset: slices.Clone(tx.Reset), forget: slices.Clone(tx.Forget),
+		send: slices.Clone(tx.Send), receipts: slices.Clone(tx.Receipts), done: slices.Clone(tx.Done), end: slices.Clone(tx.End),
 		unschedule: slices.Clone(tx.Unschedule),
 	}
 	for i := range tx.Admit {
 		m := &tx.Admit[i]
-		body, err := json.Marshal(m)
+		body, err := json.Marshal(m) //nolint:gosec // a session key is no secret
 		if err != nil {
 			return nil, fmt.Errorf("message %s: %w", m.ID, err)
 		}
-		c.admit = append(c.admit, inboxRow{m.Channel, m.ID, m.ChatID, body})
+		c.admit = append(c.admit, inboxRow{m.Channel, m.ID, m.ChatID, m.SessionKey, body})
 	}
 	if tx.Begin != nil {
 		if tx.Begin.ID == "" {
@@ -327,12 +339,12 @@ func (c *change) encodeSteps(steps []store.Step) error {
 // mostEntries bounds how much is read for the sake of one entry.
 const mostEntries = 32
 
-// encodeHistory makes one row of what follows one another in one session:
-// nearly always the whole of a turn.
+// encodeHistory makes one row of what Undo takes back together, nearly always
+// the whole of a turn. So Undo never divides a row.
 func (c *change) encodeHistory(entries []store.Entry) error {
 	for len(entries) > 0 {
 		n := 1
-		for n < min(len(entries), mostEntries) && entries[n].Session == entries[0].Session {
+		for n < min(len(entries), mostEntries) && together(&entries[0], &entries[n]) {
 			n++
 		}
 		body, err := encodeEntries(entries[:n])
@@ -345,13 +357,20 @@ func (c *change) encodeHistory(entries []store.Entry) error {
 	return nil
 }
 
+// together reports whether Undo takes next whenever it takes first, which
+// stands before it.
+func together(first, next *store.Entry) bool {
+	return next.Session == first.Session && next.Turn == first.Turn &&
+		(next.Turn != "" || next.Message.Role != providers.RoleUser)
+}
+
 func (c *change) encodeCalendar(tx *store.Tx) error {
 	for i := range tx.Schedules {
 		s := &tx.Schedules[i]
 		if s.ID == "" {
 			return errors.New("a schedule without an id")
 		}
-		body, err := json.Marshal((*scheduleBody)(s))
+		body, err := json.Marshal((*scheduleBody)(s)) //nolint:gosec // a session key is no secret
 		if err != nil {
 			return fmt.Errorf("schedule %s: %w", s.ID, err)
 		}
@@ -365,7 +384,7 @@ func (c *change) encodeCalendar(tx *store.Tx) error {
 		row := taskRow{id: t.ID, stage: stage(t.State), started: micros(t.Started)}
 		if row.stage < delivered {
 			var err error
-			if row.body, err = json.Marshal((*taskBody)(t)); err != nil {
+			if row.body, err = json.Marshal((*taskBody)(t)); err != nil { //nolint:gosec // a session key is no secret
 				return fmt.Errorf("task %s: %w", t.ID, err)
 			}
 		}

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
@@ -34,7 +36,7 @@ func (s *Store) read(ctx context.Context, what string, f func(c *conn) error) er
 	defer func() { s.readers <- c }()
 	if c == nil { // the first use of this place
 		var err error
-		if c, err = dialReader(s.file); err != nil {
+		if c, err = dial(s.file, "ro", s.busy, "cache_size(-1024)"); err != nil {
 			return fmt.Errorf("store: %s: %w", what, err)
 		}
 	}
@@ -42,10 +44,6 @@ func (s *Store) read(ctx context.Context, what string, f func(c *conn) error) er
 		return fmt.Errorf("store: %s: %w", what, err)
 	}
 	return nil
-}
-
-func dialReader(file string) (*conn, error) {
-	return dial(file, "ro", busy, "cache_size(-1024)")
 }
 
 // collect reads one value from each row of a query.
@@ -129,9 +127,12 @@ func openTurns(c *conn) ([]store.Turn, error) {
 			ID: text(row[1]), Address: bus.Address{Channel: text(row[2]), ChatID: text(row[3])},
 			Session: text(row[4]), Started: instant(num(row[5])),
 		}
+		if row[7] != nil {
+			t.Mark = store.Mark{Turn: t.ID, Strikes: int(num(row[7])), Steps: int(num(row[8])), Alone: num(row[9]) != 0}
+		}
 		t.Inbound, err = decodeSeqs(blob(row[6]))
 		return t, err
-	}, "SELECT n, id, channel, chat, session, started, inbound FROM turns WHERE ended IS NULL ORDER BY n")
+	}, "SELECT n, id, channel, chat, session, started, inbound, strikes, found, alone FROM turns WHERE ended IS NULL ORDER BY n")
 	if err != nil {
 		return nil, err
 	}
@@ -156,51 +157,63 @@ func (s *Store) Unsent(ctx context.Context) (rows []store.Outbound, err error) {
 	err = s.read(ctx, "unsent", func(c *conn) (err error) {
 		rows, err = collect(c, func(row []driver.Value) (store.Outbound, error) {
 			return store.Outbound{
-				Seq: num(row[0]), Turn: text(row[2]), Created: instant(num(row[7])),
+				Seq: num(row[0]), Turn: text(row[2]), Session: text(row[8]), Created: instant(num(row[7])),
 				Message: bus.OutboundMessage{
 					Address: bus.Address{Channel: text(row[3]), ChatID: text(row[4])},
 					Key:     text(row[1]), ReplyTo: text(row[5]), Text: text(row[6]),
 				},
 			}, nil
-		}, "SELECT seq, key, turn, channel, chat, reply_to, text, created FROM outbox WHERE ended IS NULL ORDER BY seq")
+		}, "SELECT seq, key, turn, channel, chat, reply_to, text, created, session FROM outbox WHERE ended IS NULL ORDER BY seq")
 		return err
 	})
 	return rows, err
 }
 
 // newest reads a session from its end. A row holds one entry at least.
-const newest = `SELECT h.body FROM sessions s CROSS JOIN history h ON h.id > s.start AND h.id < (s.id + 1) << 32
+const newest = `SELECT s.summary, s.start, s.skip, h.id, h.body
+	FROM sessions s LEFT JOIN history h ON h.id >= s.start AND h.id < (s.id + 1) << 32
 	WHERE s.name = ? ORDER BY h.id DESC LIMIT ?`
 
 // History implements store.Memory.
 func (s *Store) History(ctx context.Context, session string, limit int) (entries []store.Entry, err error) {
-	if limit <= 0 {
-		limit = 0
-	}
-	err = s.read(ctx, "history", func(c *conn) error {
-		var rows [][]store.Entry
-		found := 0
-		for row, err := range c.rows(newest, session, int64(limit)) {
-			if err != nil {
-				return err
-			}
-			part, err := decodeEntries(session, blob(row[0]))
-			if err != nil {
-				return fmt.Errorf("session %s: %w", session, err)
-			}
-			rows = append(rows, part)
-			if found += len(part); found >= limit {
-				break
-			}
-		}
-		entries = make([]store.Entry, 0, found)
-		for i := len(rows) - 1; i >= 0; i-- {
-			entries = append(entries, rows[i]...)
-		}
-		entries = entries[max(0, len(entries)-limit):]
-		return nil
+	limit = max(0, limit)
+	err = s.read(ctx, "history", func(c *conn) (err error) {
+		entries, err = history(c, session, limit)
+		return err
 	})
 	return entries, err
+}
+
+func history(c *conn, session string, limit int) ([]store.Entry, error) {
+	var entries []store.Entry
+	var rows [][]store.Entry // the newest first
+	found := 0
+	for row, err := range c.rows(newest, session, int64(limit)) {
+		if err != nil {
+			return nil, err
+		}
+		if row[0] != nil && entries == nil {
+			m := providers.Message{Role: providers.RoleUser, Content: text(row[0])}
+			entries = append(entries, store.Entry{Session: session, Summary: true, Message: m})
+		}
+		if row[3] == nil { // nothing is shown but perhaps a summary
+			break
+		}
+		part, err := decodeEntries(session, blob(row[4]))
+		if err != nil {
+			return nil, fmt.Errorf("session %s: %w", session, err)
+		}
+		if num(row[3]) == num(row[1]) {
+			part = part[min(num(row[2]), int64(len(part))):]
+		}
+		rows = append(rows, part)
+		if found += len(part); found >= limit {
+			break
+		}
+	}
+	slices.Reverse(rows)
+	shown := slices.Concat(rows...)
+	return append(entries, shown[max(0, len(shown)-limit):]...), nil
 }
 
 // Fact implements store.Memory.

@@ -1,6 +1,9 @@
 package sqlite
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // appID marks a file as a ledger of ours ("DRGM"), in its header.
 const appID = 0x4452474d
@@ -8,18 +11,20 @@ const appID = 0x4452474d
 // migrations bring a file from version i to i+1. They only ever go forward, and
 // one that was released is never changed: append another.
 //
-// Keys that are made of two numbers keep what belongs together side by side:
-// a history row is (session << 32 | n), a step is (turn << 20 | n).
+// Keys that are made of two numbers keep what belongs together side by side: a
+// history row is (session << 32 | n), a step is (turn << 20 | n). The history
+// row -id is row id after it was undone.
 var migrations = []string{`
 CREATE TABLE inbox (
 	seq      INTEGER PRIMARY KEY,
 	channel  TEXT NOT NULL,
 	id       TEXT,             -- NULL: it has none and is never a duplicate
 	chat     TEXT NOT NULL,
+	session  TEXT NOT NULL,
 	admitted INTEGER NOT NULL, -- times are microseconds since 1970
 	turn     INTEGER,          -- the turn that took it
 	done     INTEGER,          -- when it was done; NULL: open
-	body     BLOB              -- JSON of the message; NULL: forgotten, only the id is remembered
+	body     BLOB              -- JSON of the message; NULL: erased, only the id is remembered
 ) STRICT;
 CREATE UNIQUE INDEX inbox_id ON inbox (channel, id);
 CREATE INDEX inbox_open ON inbox (channel, chat) WHERE done IS NULL;
@@ -31,7 +36,10 @@ CREATE TABLE turns (
 	chat    TEXT NOT NULL,
 	session TEXT NOT NULL,
 	started INTEGER NOT NULL,
-	inbound BLOB,              -- the rows it answers, see rowsOf
+	inbound BLOB,              -- the rows it answers, see encodeSeqs
+	strikes INTEGER,           -- this and the next two are its mark; NULL: it has none
+	found   INTEGER,
+	alone   INTEGER,
 	ended   INTEGER            -- NULL: open
 ) STRICT;
 CREATE INDEX turns_open ON turns (n) WHERE ended IS NULL;
@@ -41,20 +49,23 @@ CREATE TABLE steps (
 ) STRICT;
 
 CREATE TABLE sessions (
-	id    INTEGER PRIMARY KEY,
-	name  TEXT NOT NULL UNIQUE,
-	start INTEGER NOT NULL     -- what is shown begins after this history id
+	id      INTEGER PRIMARY KEY,
+	name    TEXT NOT NULL UNIQUE,
+	start   INTEGER NOT NULL,  -- the history id that what is shown begins with
+	skip    INTEGER NOT NULL,  -- how many entries of that row are not shown
+	summary TEXT               -- what stands for all that came before; NULL: nothing
 ) STRICT;
 CREATE TABLE history (
 	id   INTEGER PRIMARY KEY,  -- session << 32 | n
 	at   INTEGER NOT NULL,     -- when it was written
-	body BLOB NOT NULL         -- one or more entries, see encodeEntries
+	body BLOB NOT NULL         -- entries that Undo takes back together, see encodeEntries
 ) STRICT;
 
 CREATE TABLE outbox (
 	seq        INTEGER PRIMARY KEY,
 	key        TEXT NOT NULL UNIQUE,
 	turn       TEXT NOT NULL,
+	session    TEXT NOT NULL,  -- empty: that of its turn
 	channel    TEXT NOT NULL,
 	chat       TEXT NOT NULL,
 	reply_to   TEXT NOT NULL,
@@ -133,7 +144,6 @@ func (c *conn) script(sql string) error {
 	if err != nil {
 		return explain(err)
 	}
-	defer s.Close()
 	_, err = s.Exec(nil) //nolint:staticcheck // a script has no arguments and no context to end it
-	return explain(err)
+	return explain(errors.Join(err, s.Close()))
 }

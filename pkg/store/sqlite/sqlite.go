@@ -1,4 +1,50 @@
 // Package sqlite is the ledger in one SQLite file: the store a daemon runs on.
+//
+// # Who does what
+//
+// One goroutine, the writer, owns the only connection that writes. It takes
+// whatever waits, of Apply and of Post, writes it in one transaction, and only
+// when that is committed answers those who wait: so a commit, and with it a
+// wait for the disk, is shared by all who came while the last one ran. Encoding
+// is done before, in the caller's goroutine. Readers have a few connections of
+// their own, opened when they are first needed; they see the last commit and
+// never wait for the writer. The writer also cleans up, some rows at a time (see
+// sweeper). Close ends it.
+//
+// # What is kept
+//
+//	inbox     messages: open ones, done ones with their text for 7 days, the ids for 30
+//	turns     the open ones and those of the last 7 days, with their steps
+//	sessions  names of histories, and where each now begins (Reset moves that on)
+//	history   what was said, for ever: a row holds what one turn added
+//	outbox    what is to be sent, and for 7 days what was sent, with its receipt
+//	facts, schedules, tasks, and marks (how far cleaning up has come)
+//
+// schema.go says it to the column. Rows that belong together lie side by side,
+// and what is open is found through indexes of open rows only, so that neither
+// a long history nor a large file makes a turn slower.
+//
+// # What is promised
+//
+// The journal is a write-ahead log (journal_mode=WAL): a transaction counts once
+// its commit record, checksummed together with all its pages, is in the log. A
+// log that breaks off is read up to its last whole transaction, so nothing is
+// ever half there, and transactions are there in their order.
+//
+// With Full (synchronous=FULL) the log is synced in each commit, before Apply
+// returns, and the directory with it when the log is new; the log is synced
+// again before its pages go to the file, and the file before the log is used
+// anew. So what Apply returned for survives a power cut, as far as the disk does
+// what it says when it is told to sync.
+//
+// With Fast (synchronous=NORMAL) the log is synced only before it is copied to
+// the file. What Apply returned for is with the operating system and survives
+// kill -9; a power cut may take the last few seconds, in order and whole
+// transactions at a time, and never damages the file.
+//
+// When the disk is full or fails, Apply returns the error and nothing of its Tx
+// is there. What was posted is held in memory, in order, and tried again every
+// second and with every Apply; Health says what is wrong until it succeeds.
 package sqlite
 
 import (
@@ -38,6 +84,8 @@ type Options struct {
 	Durability Durability // "" is Full
 	Retention  Retention
 	Log        *slog.Logger // nil logs nothing
+
+	busy time.Duration // how long to wait for another program; 0 is 5 s
 }
 
 // Retention says how long what is over is kept. 0 is the default, less than 0
@@ -51,6 +99,7 @@ type Retention struct {
 // Store is a ledger in a file. All methods are safe for concurrent use.
 type Store struct {
 	file    string
+	busy    time.Duration
 	lock    *lock
 	writer  *writer
 	readers chan *conn // one place each; nil is a connection not yet opened
@@ -69,18 +118,20 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	synchronous := map[Durability]string{"": "FULL", Full: "FULL", Fast: "NORMAL"}[o.Durability]
-	if synchronous == "" {
-		return nil, fmt.Errorf("store: open: durability %q is unknown: write full or fast", o.Durability)
+	if o.Durability == "" {
+		o.Durability = Full
 	}
-	s, err := open(dir, synchronous, o)
+	if o.busy == 0 {
+		o.busy = 5 * time.Second
+	}
+	s, err := open(dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("store: open %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-func open(dir, synchronous string, o Options) (*Store, error) {
+func open(dir string, o Options) (*Store, error) {
 	dir, err := filepath.Abs(dir) // the process may go elsewhere before a reader is opened
 	if err != nil {
 		return nil, err
@@ -93,12 +144,12 @@ func open(dir, synchronous string, o Options) (*Store, error) {
 		return nil, err
 	}
 	file := filepath.Join(dir, fileName)
-	ledger, err := openLedger(file, synchronous)
+	ledger, err := openLedger(file, o)
 	if err != nil {
 		return nil, errors.Join(err, l.release())
 	}
 	places := min(max(2, runtime.GOMAXPROCS(0)), 8)
-	s := &Store{file: file, lock: l, readers: make(chan *conn, places), closing: make(chan struct{})}
+	s := &Store{file: file, busy: o.busy, lock: l, readers: make(chan *conn, places), closing: make(chan struct{})}
 	for range places {
 		s.readers <- nil
 	}
@@ -110,10 +161,14 @@ func open(dir, synchronous string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// busy is how long a connection waits for another program, in milliseconds.
-const busy = "busy_timeout(5000)"
+// syncWord is what SQLite calls a durability.
+var syncWord = map[Durability]string{Full: "FULL", Fast: "NORMAL"}
 
-func openLedger(file, synchronous string) (*ledger, error) {
+func openLedger(file string, o Options) (*ledger, error) {
+	word, ok := syncWord[o.Durability]
+	if !ok {
+		return nil, fmt.Errorf("durability %q is unknown: write full or fast", o.Durability)
+	}
 	if err := private(file); err != nil {
 		return nil, fmt.Errorf("the ledger cannot be written: %w", err)
 	}
@@ -121,8 +176,8 @@ func openLedger(file, synchronous string) (*ledger, error) {
 	// wait for; its time stamps are not. Where there is no such call, nothing
 	// changes.
 	_, _ = engine.Fdatasync(true)
-	c, err := dial(file, "rw", busy, "journal_mode(WAL)", "synchronous("+synchronous+")",
-		"cache_size(-4096)", "journal_size_limit(16777216)", "temp_store(MEMORY)")
+	c, err := dial(file, "rw", o.busy, "journal_mode(WAL)", "synchronous("+word+")",
+		"secure_delete(FAST)", "cache_size(-4096)", "wal_autocheckpoint(2000)", "journal_size_limit(16777216)", "temp_store(MEMORY)")
 	if err != nil {
 		return nil, err
 	}
@@ -139,11 +194,13 @@ func openLedger(file, synchronous string) (*ledger, error) {
 // private makes the file, or takes it away from everybody else. SQLite gives
 // the files it makes beside it the same mode.
 func private(file string) error {
-	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		// The directory may be new as well: a power cut must not take it.
+		dir := filepath.Dir(file)
+		return errors.Join(f.Close(), syncDir(dir), syncDir(filepath.Dir(dir)))
 	}
-	if err := f.Close(); err != nil {
+	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -162,7 +219,7 @@ func (s *Store) Apply(ctx context.Context, tx store.Tx) (store.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return store.Result{}, fmt.Errorf("store: apply: %w", err)
 	}
-	c, err := encode(&tx)
+	c, err := s.prepare(ctx, &tx)
 	if err != nil {
 		return store.Result{}, fmt.Errorf("store: apply: %w", err)
 	}
@@ -189,6 +246,16 @@ func (s *Store) Apply(ctx context.Context, tx store.Tx) (store.Result, error) {
 	return j.result(&tx), nil
 }
 
+// prepare does all of a change that can be done outside the writer.
+func (s *Store) prepare(ctx context.Context, tx *store.Tx) (*change, error) {
+	c, err := encode(tx)
+	if err != nil || len(c.forget) == 0 {
+		return c, err
+	}
+	err = s.read(ctx, "find what to forget", func(r *conn) error { return c.belongings.find(r, c.forget) })
+	return c, err
+}
+
 // result says what the job's change made of tx.
 func (j *job) result(tx *store.Tx) (res store.Result) {
 	for i, seq := range j.admitted {
@@ -198,6 +265,7 @@ func (j *job) result(tx *store.Tx) (res store.Result) {
 		}
 		res.Admitted = append(res.Admitted, store.Inbound{Seq: seq, Admitted: j.at, Message: tx.Admit[i]})
 	}
+	res.Amended = j.amended
 	for i, seq := range j.queued {
 		if seq == 0 {
 			continue
@@ -212,12 +280,12 @@ func (j *job) result(tx *store.Tx) (res store.Result) {
 // Post implements store.Writer. While the disk takes nothing, what is posted is
 // held and written when it is cured; Post blocks when that becomes too much.
 func (s *Store) Post(tx store.Tx) {
-	j := &job{}
-	if j.change, j.err = encode(&tx); j.err != nil {
-		j.change, j.err = &change{}, fmt.Errorf("store: post: %w", j.err)
-	}
 	if s.isClosed() {
 		return
+	}
+	j := &job{}
+	if j.change, j.err = s.prepare(context.Background(), &tx); j.err != nil {
+		j.change, j.err = &change{}, fmt.Errorf("store: post: %w", j.err)
 	}
 	select {
 	case s.writer.queue <- j:

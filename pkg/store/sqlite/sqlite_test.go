@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -22,19 +23,15 @@ func fresh(tb testing.TB, dir string, o Options) *Store {
 }
 
 func TestStore(t *testing.T) {
-	dirs := make(map[store.Store]string)
 	storetest.Run(t, func(t *testing.T) store.Store {
 		t.Helper()
-		dir := t.TempDir()
-		s := fresh(t, dir, Options{})
-		dirs[s] = dir
-		return s
+		return fresh(t, t.TempDir(), Options{})
 	}, storetest.WithReopen(func(t *testing.T, s store.Store) store.Store {
 		t.Helper()
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		return fresh(t, dirs[s], Options{})
+		return fresh(t, filepath.Dir(s.(*Store).file), Options{})
 	}))
 }
 

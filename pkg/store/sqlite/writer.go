@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
 const (
@@ -23,7 +25,8 @@ type job struct {
 
 	at       time.Time
 	admitted []int64 // the seq of each admitted message, 0 for a duplicate
-	queued   []int64 // the same for outbox rows
+	amended  []store.Inbound
+	queued   []int64 // like admitted, for outbox rows
 }
 
 // writer is the goroutine that owns the ledger. It takes all that waits, writes

@@ -30,3 +30,12 @@ func openLocked(path string) (f *os.File, taken bool, err error) {
 	}
 	return nil, false, errors.Join(err, f.Close())
 }
+
+// syncDir makes sure that what was made in dir is found after a power cut.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
