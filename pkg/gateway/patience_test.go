@@ -54,14 +54,14 @@ func slowly(d time.Duration) fakeModel {
 // Typing signs and messages together stay within what the account may do.
 func TestTypingCountsAgainstTheAccountsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const perSec, chats = 10, 200
+		const perSec, chats = 10, 40
 		busy := &busyChannel{rated: rated{newFakeChannel("fake"), channels.Rates{GlobalPerSec: perSec}}}
-		r := start(t, slowly(time.Minute), func(c *Config) { c.Channels = []channels.Channel{busy} })
+		r := start(t, slowly(20*time.Second), func(c *Config) { c.Channels = []channels.Channel{busy} })
 		r.ch = busy.fakeChannel
 		for i := range chats {
 			r.say(r.ch.from(fmt.Sprint(i), "a", "hi"))
 		}
-		time.Sleep(3 * time.Minute)
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		for i := range busy.at {
 			if j := i + perSec; j < len(busy.at) && busy.at[j].Sub(busy.at[i]) < time.Second {

@@ -320,16 +320,9 @@ func (g *Gateway) typing(ctx context.Context, to bus.Address) (stop func()) {
 				g.panicked(to, r)
 			}
 		}()
-		tick := time.NewTicker(typingEvery)
-		defer tick.Stop()
 		for ctx.Err() == nil {
-			pause := g.showTyping(ctx, p, to)
 			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
-			select {
-			case <-tick.C:
+			case <-time.After(max(typingEvery, g.showTyping(ctx, p, to))):
 			case <-ctx.Done():
 			}
 		}
