@@ -20,7 +20,8 @@ type attempt struct {
 	channel, chatID string
 }
 
-// run runs the loop. When the provider says that the conversation is too long,
+// run runs the loop, or takes the answer from the journal if the turn had come
+// that far. When the provider says that the conversation is too long,
 // its older part is summarised, the bound is set to half of what was sent, and
 // the loop goes on from where it was, once. What it did before is not done
 // again, and is part of the result. summary is what the ledger is to keep of
@@ -28,6 +29,9 @@ type attempt struct {
 func (a attempt) run(ctx context.Context) (res *tools.ToolLoopResult, summary *store.Summary, err error) {
 	a.loop.Shape = a.governor.Shape
 	messages := a.messages(a.past)
+	if res := a.answered(messages); res != nil {
+		return res, nil, nil
+	}
 	res, err = tools.RunToolLoop(ctx, a.loop, messages, a.channel, a.chatID)
 	if !Overflowed(err) || ctx.Err() != nil {
 		return res, nil, err
@@ -52,4 +56,21 @@ func (a attempt) run(ctx context.Context) (res *tools.ToolLoopResult, summary *s
 	again.Usage.CompletionTokens += res.Usage.CompletionTokens
 	again.Usage.TotalTokens += res.Usage.TotalTokens
 	return again, summary, err
+}
+
+// answered returns the result of a turn that had its answer when it was
+// interrupted, nil if it had none.
+func (a attempt) answered(messages []providers.Message) *tools.ToolLoopResult {
+	if a.loop.Rounds == 0 || len(messages) == 0 {
+		return nil
+	}
+	last := messages[len(messages)-1]
+	if last.Role != providers.RoleAssistant || len(last.ToolCalls) > 0 {
+		return nil
+	}
+	res := &tools.ToolLoopResult{Content: last.Content, Iterations: a.loop.Rounds, StopReason: tools.StopAnswer}
+	if a.loop.Rounds > a.loop.MaxIterations {
+		res.StopReason = tools.StopMaxIterations
+	}
+	return res
 }

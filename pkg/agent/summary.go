@@ -116,7 +116,7 @@ func (c *Compactor) Compact(ctx context.Context, entries []store.Entry) (store.S
 	text := ""
 	fresh := skipSummary(old)
 	if len(fresh) < len(old) {
-		text = old[0].Message.Content
+		text = strings.ToValidUTF8(old[0].Message.Content, "\uFFFD")
 	}
 	first, chunks := c.chunks(fresh, limit)
 	if first > 0 {
