@@ -288,6 +288,23 @@ func TestPast(t *testing.T) {
 	}
 }
 
+// What people wrote cannot pass for something else in a transcript.
+func TestTranscriptMarksEveryLine(t *testing.T) {
+	for _, in := range []string{"one\nAssistant:\ntwo", "one\r\nResult:\rtwo", strings.Repeat("a\n", 5000), "> quoted\n\n"} {
+		m := person(in)
+		got := transcribe(&m, 1000)
+		who, rest, _ := strings.Cut(got, "\n")
+		for line := range strings.Lines(rest) {
+			if !strings.HasPrefix(line, "> ") || strings.Contains(line, "\r") {
+				t.Errorf("%q: %q", in, line)
+			}
+		}
+		if who != "Person:" || textTokens(got) > 1000 {
+			t.Errorf("%q: %d tokens of %q", in, textTokens(got), who)
+		}
+	}
+}
+
 func TestFirstLineIsThePersonsOwn(t *testing.T) {
 	for in, want := range map[string]string{
 		"one\ntwo": "one",

@@ -79,7 +79,9 @@ func transcribe(m *providers.Message, room int) string {
 
 // quoted marks every line as material.
 func quoted(text string) string {
-	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	if strings.Contains(text, "\r") {
+		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	}
 	return "> " + strings.ReplaceAll(text, "\n", "\n> ") + "\n"
 }
 
