@@ -45,8 +45,8 @@ const (
 	tasksInAll   = 64
 )
 
-// newApp wires an app. It opens nothing; an error is one of configuration.
-func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (*app, error) {
+// newApp wires an app. It opens the ledger, unless opts.Check, and nothing else.
+func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err error) {
 	if err := cfg.Check(config.Names{
 		Channels:  slices.Sorted(maps.Keys(channelTypes)),
 		Providers: slices.Sorted(maps.Keys(providerTypes)),
@@ -54,11 +54,19 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (*app, error)
 	}); err != nil {
 		return nil, err
 	}
-	a := &app{cfg: cfg, log: log, opts: opts, tools: tools.NewToolRegistryWith(tools.Options{Logger: log, InstallAtRegister: true})}
-	var err error
-	if a.store, err = storeTypes[cfg.Store.Driver](cfg.Store); err != nil {
+	a = &app{cfg: cfg, log: log, opts: opts, tools: tools.NewToolRegistryWith(tools.Options{Logger: log, InstallAtRegister: true})}
+	driver := cfg.Store.Driver
+	if opts.Check {
+		driver = "memory"
+	}
+	if a.store, err = storeTypes[driver](cfg, log); err != nil {
 		return nil, err
 	}
+	defer func(opened store.Store) {
+		if err != nil {
+			err = errors.Join(err, opened.Close())
+		}
+	}(a.store)
 	model, err := a.model()
 	if err != nil {
 		return nil, err
@@ -77,7 +85,7 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (*app, error)
 	})
 	a.tools.LimitAsync(tasksPerChat, tasksInAll)
 	for _, make := range toolTypes {
-		if err := a.tools.RegisterTool(make(a)); err != nil {
+		if err = a.tools.RegisterTool(make(a)); err != nil {
 			return nil, fmt.Errorf("register a tool: %w", err)
 		}
 	}
@@ -132,6 +140,9 @@ func (a *app) announce() func(string) {
 	}
 }
 
+// settling is how long after the start everything that runs once has run.
+const settling = 5 * time.Second
+
 // Run implements runner.
 func (a *app) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -149,6 +160,8 @@ func (a *app) Run(ctx context.Context) error {
 			cancel(err)
 		}
 	})
+	settled := time.AfterFunc(settling, func() { trim(a.log) })
+	defer settled.Stop()
 	err := a.gateway.Run(ctx)
 	cause := context.Cause(ctx) // before it is our own
 	cancel(nil)

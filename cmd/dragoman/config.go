@@ -47,7 +47,7 @@ func (p *program) configCheck(path string) error {
 		return err
 	}
 	// Wiring the app decodes every adapter's section; it is not run.
-	if _, err := p.newApp(cfg, slog.New(slog.DiscardHandler), appOptions{In: p.in, Out: p.out, Version: version()}); err != nil {
+	if _, err := p.newApp(cfg, slog.New(slog.DiscardHandler), appOptions{In: p.in, Out: p.out, Version: version(), Check: true}); err != nil {
 		return err
 	}
 	return summary(p.out, cfg)

@@ -16,6 +16,7 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/state"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 	"github.com/dragoman-chat/dragoman/pkg/store/mem"
+	"github.com/dragoman-chat/dragoman/pkg/store/sqlite"
 	"github.com/dragoman-chat/dragoman/pkg/tools"
 	"github.com/dragoman-chat/dragoman/pkg/tools/builtin"
 )
@@ -52,8 +53,11 @@ var providerTypes = map[string]func(m config.Model, log *slog.Logger) (providers
 	"offline": func(config.Model, *slog.Logger) (providers.LLMProvider, error) { return offline.New(), nil },
 }
 
-var storeTypes = map[string]func(config.Store) (store.Store, error){
-	"memory": func(config.Store) (store.Store, error) { return mem.New(), nil },
+var storeTypes = map[string]func(cfg *config.Config, log *slog.Logger) (store.Store, error){
+	"sqlite": func(cfg *config.Config, log *slog.Logger) (store.Store, error) {
+		return sqlite.Open(cfg.DataDir, sqlite.Options{Durability: sqlite.Durability(cfg.Store.Durability), Log: log})
+	},
+	"memory": func(*config.Config, *slog.Logger) (store.Store, error) { return mem.New(), nil },
 }
 
 var toolTypes = []func(a *app) tools.Tool{

@@ -21,6 +21,8 @@ type appOptions struct {
 	Out io.Writer
 	// Version is what the program calls itself.
 	Version string
+	// Check: the app will not run; it is only to say whether it could.
+	Check bool
 }
 
 // runner is the whole daemon, ready to run: *app.
@@ -38,7 +40,7 @@ type program struct {
 	env         func(string) string
 	signals     <-chan os.Signal
 	exit        func(code int) // ends the process at once
-	// newApp wires an app and opens nothing; an error is one of configuration.
+	// newApp wires an app and opens its ledger.
 	newApp func(*config.Config, *slog.Logger, appOptions) (runner, error)
 
 	redact  *logger.Redactor

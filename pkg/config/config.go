@@ -103,7 +103,7 @@ func Defaults() *Config {
 			TurnsPerMinute:   10,
 			HistoryMessages:  100,
 		},
-		Store:         Store{Driver: "memory", Durability: "full"},
+		Store:         Store{Driver: "sqlite", Durability: "full"},
 		Tools:         Tools{Workspace: WorkspacePerConversation},
 		Log:           Log{Level: "info", Format: "text"},
 		ShutdownGrace: 20 * time.Second,
@@ -199,11 +199,12 @@ func (c *Config) Path() string { return c.doc.path }
 func (c *Config) Location() *time.Location { return c.location }
 
 // Only leaves one channel of the given type, named like it and with an empty
-// section, and switches the health endpoint off: what a program that talks to
-// one terminal needs.
+// section, switches the health endpoint off and keeps the ledger in memory: what
+// a program that talks to one terminal needs, also beside a running daemon.
 func (c *Config) Only(channel string) {
 	c.Channels = map[string]Section{channel: c.doc.section(channel)}
 	c.Health.Listen = ""
+	c.Store.Driver = "memory"
 }
 
 // OnSecret calls fn with every secret the configuration holds, and later with

@@ -414,8 +414,8 @@ func TestMistakesShowNoSecret(t *testing.T) {
 }
 
 func TestNamesTheProgramKnows(t *testing.T) {
-	known := Names{Channels: []string{"console", "telegram", "webchat"}, Providers: []string{"offline", "openai"}, Stores: []string{"memory"}}
-	cfg := load(t, "models:\n  main: {provider: opnai, model: m}\nchannels:\n  telegrm: {}\n  work:\n    type: slack\nstore: {driver: sqlite}\n", vars())
+	known := Names{Channels: []string{"console", "telegram", "webchat"}, Providers: []string{"offline", "openai"}, Stores: []string{"memory", "sqlite"}}
+	cfg := load(t, "models:\n  main: {provider: opnai, model: m}\nchannels:\n  telegrm: {}\n  work:\n    type: slack\nstore: {driver: postgres}\n", vars())
 	err := cfg.Check(known)
 	var mistake *Error
 	if !errors.As(err, &mistake) {
@@ -425,7 +425,7 @@ func TestNamesTheProgramKnows(t *testing.T) {
 		`config.yaml:2: models.main.provider: there is no provider "opnai": did you mean "openai"?`,
 		`config.yaml:4: channels.telegrm: there is no channel type "telegrm": did you mean "telegram"?`,
 		`config.yaml:6: channels.work.type: there is no channel type "slack": there are console, telegram, webchat`,
-		`config.yaml:7: store.driver: there is no store driver "sqlite": there are memory`,
+		`config.yaml:7: store.driver: there is no store driver "postgres": there are memory, sqlite`,
 	}
 	if diff := cmp.Diff(want, mistake.Problems); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
