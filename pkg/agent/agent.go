@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
@@ -29,7 +30,9 @@ type Config struct {
 	Options       map[string]any
 	Tools         *tools.ToolRegistry
 	History       History
-	SystemPrompt  string // "" means DefaultSystemPrompt
+	Governor      Governor   // shapes every request
+	Compactor     *Compactor // nil: nothing is summarised
+	SystemPrompt  string     // "" means DefaultSystemPrompt
 	MaxIterations int
 	// HistoryMessages is how many stored messages a turn sees at most.
 	HistoryMessages int
@@ -83,6 +86,11 @@ type Outcome struct {
 	Rounds     int
 	StopReason tools.StopReason
 	Usage      providers.Usage
+	// Summary was made on the way, because the provider found the conversation
+	// too long; it goes into the Tx that stores History. nil: none.
+	Summary *store.Summary
+	// Compact says that the conversation has outgrown its budget.
+	Compact bool
 }
 
 type turnKey struct{}
@@ -98,32 +106,33 @@ func (a *Agent) Run(ctx context.Context, t Turn) (Outcome, error) {
 	question := providers.Message{Role: providers.RoleUser, Content: userText(t.Messages)}
 	now := time.Now()
 
-	messages := make([]providers.Message, 0, len(past)+2)
-	messages = append(messages, a.systemMessage(ctx, last, now))
-	messages = append(messages, recent(past)...)
-	messages = append(messages, question)
+	system := a.systemMessage(ctx, last, now)
 	done, rounds, finish := a.replay(t.Steps)
-	messages = append(messages, done...)
 
 	ctx = context.WithValue(ctx, turnKey{}, &t)
 	ctx = tools.WithMetadata(tools.WithCall(ctx, callOf(t.ID, last)), last.Metadata)
-	res, err := tools.RunToolLoop(ctx, tools.ToolLoopConfig{
-		Provider:      a.cfg.Provider,
-		Model:         a.cfg.Model,
-		Tools:         a.cfg.Tools,
-		MaxIterations: a.cfg.MaxIterations,
-		LLMOptions:    a.cfg.Options,
-		AsyncCallback: t.AsyncCallback,
-		OnEvent:       t.OnEvent,
-		FinalAnswer:   true,
-		Checkpoint:    t.checkpoint,
-		Rounds:        rounds,
-		Finish:        finish,
-	}, messages, last.Channel, last.ChatID)
+	res, summary, err := attempt{
+		loop: tools.ToolLoopConfig{
+			Provider:      a.cfg.Provider,
+			Model:         a.cfg.Model,
+			Tools:         a.cfg.Tools,
+			MaxIterations: a.cfg.MaxIterations,
+			LLMOptions:    a.cfg.Options,
+			AsyncCallback: t.AsyncCallback,
+			OnEvent:       t.OnEvent,
+			FinalAnswer:   true,
+			Checkpoint:    t.checkpoint,
+			Rounds:        rounds,
+			Finish:        finish,
+		}, governor: a.cfg.Governor, compactor: a.cfg.Compactor, past: past, channel: last.Channel, chatID: last.ChatID,
+		messages: func(past []store.Entry) []providers.Message {
+			return slices.Concat([]providers.Message{system}, Past(past), []providers.Message{question}, done)
+		},
+	}.run(ctx)
 
 	out := Outcome{History: make([]store.Entry, 0, len(done)+4)}
 	add := func(m providers.Message) {
-		out.History = append(out.History, store.Entry{Session: last.SessionKey, Message: m, Time: now})
+		out.History = append(out.History, store.Entry{Session: last.SessionKey, Turn: t.ID, Message: m, Time: now})
 	}
 	add(question)
 	for _, m := range done {
@@ -137,9 +146,14 @@ func (a *Agent) Run(ctx context.Context, t Turn) (Outcome, error) {
 	}
 	if err != nil {
 		add(providers.Message{Role: providers.RoleAssistant, Content: noAnswer(ctx, err)})
-		return out, fmt.Errorf("agent: %w", err)
+		err = fmt.Errorf("agent: %w", err)
 	}
-	return out, nil
+	if summary != nil {
+		summary.Keep += len(out.History)
+	}
+	out.Summary = summary
+	out.Compact = a.cfg.Compactor != nil && a.cfg.Compactor.Due(past)
+	return out, err
 }
 
 // callOf is what every call of a turn has in common.
@@ -231,6 +245,7 @@ func (a *Agent) RunTask(ctx context.Context, call tools.Call, task string) *tool
 		MaxIterations: a.cfg.MaxIterations,
 		LLMOptions:    a.cfg.Options,
 		FinalAnswer:   true,
+		Shape:         a.cfg.Governor.Shape,
 	}
 	if t, ok := ctx.Value(turnKey{}).(*Turn); ok {
 		cfg.AsyncCallback = t.AsyncCallback
@@ -292,4 +307,58 @@ func noAnswer(ctx context.Context, err error) string {
 		return "(stopped by the person before the answer was finished)"
 	}
 	return "(no answer was given: " + Apology(err) + ")"
+}
+
+// Draft is a summary that has been made of a conversation as it was.
+type Draft struct {
+	summary store.Summary
+	then    []store.Entry
+}
+
+// wholeHistory is more than a conversation grows to between two compactions.
+const wholeHistory = 10_000
+
+// Compact summarises the older part of a conversation; short leaves no more of
+// it than the newest turns. It asks the model and blocks until it has answered.
+// ErrNothingToCompact means that it is short already.
+func (a *Agent) Compact(ctx context.Context, session string, short bool) (Draft, error) {
+	if a.cfg.Compactor == nil {
+		return Draft{}, ErrNothingToCompact
+	}
+	then, err := a.cfg.History.History(ctx, session, wholeHistory)
+	if err != nil {
+		return Draft{}, fmt.Errorf("agent: compact: %w", err)
+	}
+	c := *a.cfg.Compactor
+	if short {
+		c.Target = 0
+	}
+	s, err := c.Compact(ctx, then)
+	return Draft{summary: s, then: then}, err
+}
+
+// Settle makes a draft fit the conversation as it is now, in which no turn may
+// be running. ok is false if the draft is of no use any more.
+func (a *Agent) Settle(ctx context.Context, d Draft) (s store.Summary, ok bool, err error) {
+	now, err := a.cfg.History.History(ctx, d.summary.Session, wholeHistory)
+	if err != nil {
+		return s, false, fmt.Errorf("agent: compact: %w", err)
+	}
+	s, ok = Rebase(d.summary, d.then, now)
+	return s, ok, nil
+}
+
+// LastQuestion returns what a person asked last in a conversation, as the model
+// read it; "" if nothing.
+func (a *Agent) LastQuestion(ctx context.Context, session string) (string, error) {
+	past, err := a.cfg.History.History(ctx, session, a.cfg.HistoryMessages)
+	if err != nil {
+		return "", fmt.Errorf("agent: %w", err)
+	}
+	for _, e := range slices.Backward(past) {
+		if e.Message.Role == providers.RoleUser && !e.Summary {
+			return e.Message.Content, nil
+		}
+	}
+	return "", nil
 }

@@ -89,22 +89,6 @@ func entry(role, content string, calls ...providers.ToolCall) store.Entry {
 	return store.Entry{Message: providers.Message{Role: role, Content: content, ToolCalls: calls}}
 }
 
-func TestRecentBeginsWithAPerson(t *testing.T) {
-	call := providers.ToolCall{ID: "1", Name: "x"}
-	history := []store.Entry{
-		entry(providers.RoleTool, "left over"), entry(providers.RoleAssistant, "answer"),
-		entry(providers.RoleUser, "question"), entry(providers.RoleAssistant, "", call), entry(providers.RoleTool, "result"),
-	}
-	if got := recent(history); len(got) != 3 || got[0].Content != "question" {
-		t.Errorf("recent = %+v", got)
-	}
-	long := strings.Repeat("x", maxPastText/2+1)
-	history = []store.Entry{entry(providers.RoleUser, "too old"), entry(providers.RoleAssistant, long), entry(providers.RoleUser, long), entry(providers.RoleAssistant, "ok")}
-	if got := recent(history); len(got) != 2 || got[1].Content != "ok" {
-		t.Errorf("%d messages, want the newest two, which fit the bound", len(got))
-	}
-}
-
 // The request is the same, byte for byte, from turn to turn but for its end.
 func TestSystemMessageIsStable(t *testing.T) {
 	a := newAgent(nil, tools.NewToolRegistry())
