@@ -20,6 +20,7 @@ const module = "github.com/dragoman-chat/dragoman/"
 var layers = map[string][]string{
 	"pkg/bus":       {},
 	"pkg/config":    {},
+	"pkg/failpoint": {},
 	"pkg/logger":    {},
 	"pkg/providers": {},
 	"channels":      {"pkg/bus"},
@@ -27,11 +28,11 @@ var layers = map[string][]string{
 	"pkg/store":     {"pkg/bus", "pkg/providers"},
 	"pkg/state":     {"pkg/bus", "pkg/store"},
 	"pkg/agent":     {"pkg/bus", "pkg/providers", "pkg/store", "pkg/tools"},
-	"pkg/gateway":   {"channels", "pkg/agent", "pkg/bus", "pkg/providers", "pkg/state", "pkg/store", "pkg/tools"},
+	"pkg/gateway":   {"channels", "pkg/agent", "pkg/bus", "pkg/failpoint", "pkg/providers", "pkg/state", "pkg/store", "pkg/tools"},
 }
 
 // contracts are the layers an adapter may know.
-var contracts = []string{"channels", "pkg/bus", "pkg/config", "pkg/logger", "pkg/providers", "pkg/state", "pkg/store", "pkg/tools"}
+var contracts = []string{"channels", "pkg/bus", "pkg/config", "pkg/failpoint", "pkg/logger", "pkg/providers", "pkg/state", "pkg/store", "pkg/tools"}
 
 // exceptions are imports of an adapter by something else than cmd.
 var exceptions = map[string][]string{

@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/failpoint"
 )
 
 const (
@@ -319,5 +320,7 @@ func (d *delivery) offer(ctx context.Context, b bus.Batch) (err error) {
 			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 	}()
-	return d.in.PublishInbound(ctx, b)
+	err = d.in.PublishInbound(ctx, b)
+	failpoint.Hit("discord/published")
+	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/failpoint"
 )
 
 // health is what the poll last found out. The zero value: nothing yet.
@@ -256,6 +257,7 @@ func (p *poller) store(ctx context.Context, updates []update) error {
 	for {
 		err := p.in.PublishInbound(ctx, batch)
 		if err == nil {
+			failpoint.Hit("telegram/published")
 			p.cur = next
 			return nil
 		}

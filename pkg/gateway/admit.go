@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/failpoint"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
@@ -71,10 +72,12 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 // message, a sender for each outbox row. Every message, whether from a platform
 // or a follow-up of our own, comes through here.
 func (g *Gateway) admit(ctx context.Context, tx store.Tx) error {
+	failpoint.Hit("admit/before")
 	res, err := g.cfg.Store.Apply(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("gateway: admit: %w", err)
 	}
+	failpoint.Hit("admit/after")
 	if res.Duplicates > 0 {
 		g.log.Info("duplicates dropped", "count", res.Duplicates)
 	}

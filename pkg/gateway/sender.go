@@ -16,6 +16,7 @@ import (
 
 	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/failpoint"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
@@ -245,9 +246,12 @@ func (s *senders) deliver(row store.Outbound) {
 			return
 		}
 		began := time.Now()
+		failpoint.Hit("send/before")
 		receipt, err := s.attempt(p, m)
 		if err == nil {
+			failpoint.Hit("send/accepted")
 			s.settle(row, receipt, nil)
+			failpoint.Hit("send/after")
 			g.log.Info("delivered", "channel", m.Channel, "chat_id", m.ChatID, "message_id", receipt.MessageID, "turn_id", row.Turn, "duration", time.Since(began))
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/agent"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/failpoint"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 	"github.com/dragoman-chat/dragoman/pkg/tools"
 )
@@ -77,7 +78,9 @@ func (g *Gateway) turn(j *job) {
 
 	began := time.Now()
 	if j.resume == nil {
+		failpoint.Hit("turn/before-begin")
 		g.cfg.Store.Post(store.Tx{Begin: begin(state, j.rows, began)})
+		failpoint.Hit("turn/after-begin")
 	}
 	g.prepare(&t, state, j.rows)
 	out, err := g.runAgent(context.WithValue(ctx, turnStateKey{}, state), m, t)
@@ -216,8 +219,10 @@ func (g *Gateway) quoting(m bus.InboundMessage, key, text string) bus.OutboundMe
 func (g *Gateway) finish(m bus.InboundMessage, turn string, tx store.Tx) {
 	ctx := context.WithoutCancel(g.work)
 	g.insist(m.Address, turn, func() error {
+		failpoint.Hit("turn/before-end")
 		res, err := g.cfg.Store.Apply(ctx, tx)
 		if err == nil {
+			failpoint.Hit("turn/after-end")
 			g.senders.enqueue(res.Queued)
 		}
 		return err
@@ -262,14 +267,17 @@ func (g *Gateway) journal(ctx context.Context, state *turnState, tx store.Tx, wa
 			tx.Tasks = nil
 		}
 	}
+	failpoint.Hit("turn/before-step")
 	if !wait && len(tx.Send) == 0 {
 		g.cfg.Store.Post(tx)
+		failpoint.Hit("turn/after-step")
 		return nil
 	}
 	res, err := g.cfg.Store.Apply(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("store a step: %w", err)
 	}
+	failpoint.Hit("turn/after-step")
 	g.senders.enqueue(res.Queued)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dragoman-chat/dragoman/pkg/failpoint"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
@@ -115,7 +116,10 @@ func (w *writer) commit(jobs []*job) (wrote bool, err error) {
 	if len(some) == 0 {
 		return false, nil
 	}
-	return true, w.ledger.write(some)
+	failpoint.Hit("store/before")
+	err = w.ledger.write(some)
+	failpoint.Hit("store/after")
+	return true, err
 }
 
 // settle answers jobs. What the disk would not take fails if somebody waits for
