@@ -278,6 +278,11 @@ func (d *delivery) finish(ctx context.Context, r result) {
 	l := r.lane
 	l.running = false
 	d.running--
+	select {
+	case <-d.quit: // it may have been cut short
+		d.letGo()
+	default:
+	}
 	switch {
 	case d.stopping, d.over:
 		return
@@ -297,9 +302,9 @@ func (d *delivery) finish(ctx context.Context, r result) {
 		d.put(ctx, h)
 	}
 	refused := errors.Is(r.err, channels.ErrPermanent)
-	if r.err == nil || refused {
+	if live := l.live.Load(); live == 0 && (r.err == nil || refused) {
 		d.move(l.id, max(l.last, r.found.newest), false)
-	}
+	} // else what waited has moved it, and what is newer has yet to come
 	if r.err == nil || refused || len(l.held) > 0 {
 		d.compared(l.id) // else the next message asks again
 	}

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bwmarrin/discordgo"
+
 	"github.com/dragoman-chat/dragoman/channels/discord/discordtest"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/state"
@@ -175,9 +177,7 @@ func TestCatchUpFacts(t *testing.T) {
 func cutPointers(s string) string {
 	words := strings.Fields(s)
 	for i, w := range words {
-		if at := strings.Index(w, "0x"); at >= 0 {
-			words[i] = w[:at]
-		}
+		words[i], _, _ = strings.Cut(w, "0x")
 	}
 	return strings.Join(words, " ")
 }
@@ -306,6 +306,29 @@ func TestGapInGap(t *testing.T) {
 	})
 }
 
+// TestFetchSeesTooMuch: what a fetch brings beyond the first message that waits
+// is left alone: a gap may lie between, and the cursor must not pass it.
+func TestFetchSeesTooMuch(t *testing.T) {
+	c := New("discord", DefaultConfig(), state.New(&facts{values: map[string]string{}}, "channel/discord"), quiet())
+	d := newDelivery(c, nil, nil)
+	ann := &discordgo.User{ID: "7"}
+	say := func(id uint64) heard {
+		return heard{id: id, o: us, m: &discordgo.Message{ID: fmt.Sprint(id), ChannelID: "2", Author: ann, Content: fmt.Sprint(id)}}
+	}
+	l := &lane{id: "2", last: 16}
+	d.open(l)
+	d.running, l.running = 1, true
+	d.hold(l, say(13))
+	d.finish(t.Context(), result{lane: l, found: missed{messages: []heard{say(11), say(13), say(15)}, newest: 15}})
+	var got []string
+	for _, m := range d.messages {
+		got = append(got, m.Text)
+	}
+	if !slices.Equal(got, []string{"11", "13"}) || d.moved["2"] != 13 || d.spots["2"].cursor != 13 {
+		t.Errorf("published %q, cursor %d", got, d.moved["2"])
+	}
+}
+
 // TestBounds: only the newest messages are taken, and only those that are not
 // too old; how many were passed over is logged.
 func TestBounds(t *testing.T) {
@@ -429,6 +452,28 @@ func TestOwnMessagesAreNoGap(t *testing.T) {
 	})
 }
 
+// TestOwnMessageHidesNoGap: an answer in a thread that nobody tells of does not
+// stand for what was missed before it.
+func TestOwnMessageHidesNoGap(t *testing.T) {
+	inBubble(t, discordtest.Options{}, func(r *rig) {
+		ann := r.srv.AddUser("ann", "")
+		thread := r.srv.AddQuietThread(r.guildChannel(), "quiet")
+		r.connect()
+		r.srv.Say(thread, ann, "before")
+		r.texts(1)
+		r.restart(func() { r.srv.Say(thread, ann, "meanwhile") })
+		if _, err := r.send(message(thread, "k", "a reminder")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r.restart(func() {})
+		r.srv.Say(thread, ann, "after")
+		if got := r.texts(2); !slices.Equal(got, []string{"meanwhile", "after"}) {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
 // TestCursorsOfOwnMessagesComeAlong: a bot that never stops stores them as
 // well, seldom.
 func TestCursorsOfOwnMessagesComeAlong(t *testing.T) {
@@ -530,7 +575,7 @@ func TestFetchFails(t *testing.T) {
 		want []string
 	}{
 		"errors": {func(s *discordtest.Server, dm string) { s.FailReads(dm, 3, http.StatusBadGateway) }, []string{"meanwhile", "after"}},
-		"cuts":   {func(s *discordtest.Server, dm string) { s.FailReads(dm, 3, 0) }, []string{"meanwhile", "after"}},
+		"cuts":   {func(s *discordtest.Server, dm string) { s.FailReads(dm, 2*maxTries, 0) }, []string{"meanwhile", "after"}},
 		"429s":   {func(s *discordtest.Server, dm string) { s.ThrottleReads(dm, 2*maxTries, time.Second) }, []string{"meanwhile", "after"}},
 		"always": {func(s *discordtest.Server, dm string) { s.FailReads(dm, maxTries, http.StatusBadGateway) }, []string{"after"}},
 	}
@@ -551,7 +596,7 @@ func TestFetchFails(t *testing.T) {
 				if got := r.texts(len(tt.want)); !slices.Equal(got, tt.want) {
 					t.Errorf("got %q", got)
 				}
-				if took := time.Since(start); took > 5*time.Minute {
+				if took := time.Since(start); took > 20*time.Minute {
 					t.Errorf("took %s", took)
 				}
 				r.quietFor(time.Hour)
@@ -612,6 +657,48 @@ func TestStopWhileCatchingUp(t *testing.T) {
 	})
 }
 
+// TestFetchCutShort: a fetch that the stop has ended stands for nothing.
+func TestFetchCutShort(t *testing.T) {
+	quit := make(chan struct{})
+	c := New("discord", DefaultConfig(), state.New(&facts{values: map[string]string{}}, "channel/discord"), quiet())
+	d := newDelivery(c, nil, quit)
+	l := &lane{id: "2", last: 16}
+	d.open(l)
+	d.running, l.running, l.cancel = 1, true, func() {}
+	d.hold(l, heard{id: 13, o: us, m: &discordgo.Message{ID: "13", ChannelID: "2", Author: &discordgo.User{ID: "7"}}})
+	close(quit)
+	d.finish(t.Context(), result{lane: l, err: context.Canceled})
+	if len(d.messages) != 0 || len(d.moved) != 0 || d.running != 0 {
+		t.Errorf("published %v, moved %v", d.messages, d.moved)
+	}
+}
+
+// TestStopWhileManyWait: nor does a stop wait for room.
+func TestStopWhileManyWait(t *testing.T) {
+	inBubble(t, discordtest.Options{History: 10 * maxHeld, Replay: 10 * maxHeld}, func(r *rig) {
+		r.cfg.CatchUp.MaxMessages = 10 * maxHeld
+		r.renew()
+		ann := r.srv.AddUser("ann", "")
+		dm := r.srv.AddDM(ann)
+		r.connect()
+		r.srv.Say(dm, ann, "before")
+		r.texts(1)
+		r.restart(func() { r.srv.ThrottleReads(dm, 1, time.Hour) })
+		want := r.say(dm, ann, "live", 3*maxHeld)
+		synctest.Wait()
+		start := time.Now()
+		r.stop()
+		if took := time.Since(start); took > drainGrace {
+			t.Errorf("Run took %s to end", took)
+		}
+		r.quietFor(0)
+		r.restart(func() {})
+		if got := r.texts(len(want)); !slices.Equal(got, want) {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
 // TestNothingIsStoredAfterALoss: a batch that could not be stored at the end is
 // the last one, and the next start begins before it.
 func TestNothingIsStoredAfterALoss(t *testing.T) {
@@ -625,7 +712,7 @@ func TestNothingIsStoredAfterALoss(t *testing.T) {
 		want := r.say(dm, ann, "lost", 2*maxBatch)
 		synctest.Wait()
 		r.cancel()
-		time.Sleep(drainGrace) // the first batch has failed; the others would not
+		r.in.fail(1) // only the first batch
 		r.in.unblock()
 		r.stop()
 		r.quietFor(0)
@@ -728,12 +815,12 @@ func TestFactsFail(t *testing.T) {
 		r.connect()
 		r.restart(func() {
 			r.srv.Say(general, ann, "meanwhile")
-			r.facts.fail = 5
+			r.facts.failNext(5)
 		})
 		if got := r.texts(1); got[0] != "meanwhile" {
 			t.Errorf("got %q", got)
 		}
-		r.restart(func() { r.facts.fail = 1 << 30 })
+		r.restart(func() { r.facts.failNext(1 << 30) })
 		r.stop() // and not a stop either
 	})
 }

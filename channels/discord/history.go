@@ -21,9 +21,9 @@ import (
 const (
 	// pageSize is the most messages Discord gives at once.
 	pageSize = 100
-	// maxTries bounds the attempts at one page that fail without a reason to
-	// wait; with the waits between them they take about three minutes.
-	maxTries = 10
+	// maxTries bounds how often Discord may answer a request for one page with an
+	// error of its own; with the waits between them it takes about seven minutes.
+	maxTries = 20
 )
 
 // gap is where messages of a channel may be missing.
@@ -149,11 +149,12 @@ func idOf(raw []byte) string {
 	return m.ID
 }
 
-// get makes a request that changes nothing, as often as it takes.
+// get makes a request that changes nothing, until it is answered or Discord has
+// failed too often. While Discord cannot be reached it waits.
 func (c *Channel) get(ctx context.Context, endpoint string) ([]byte, error) {
 	waits := backoff.NewExponentialBackOff()
 	waits.InitialInterval, waits.MaxInterval = time.Second, 30*time.Second
-	for tries := 1; ; tries++ {
+	for tries := 0; ; {
 		if err := c.pace.Wait(ctx); err != nil {
 			return nil, err
 		}
@@ -162,15 +163,17 @@ func (c *Channel) get(ctx context.Context, endpoint string) ([]byte, error) {
 			return answer, nil
 		}
 		var limit *channels.RateLimitError
-		wait := time.Duration(0)
+		var wait time.Duration
 		switch {
 		case errors.As(err, &limit):
 			wait = limit.RetryAfter
-			tries-- // no failure
-		case errors.Is(err, channels.ErrPermanent), tries >= maxTries:
+		case errors.Is(err, channels.ErrPermanent), tries+1 >= maxTries:
 			return nil, err
 		default:
 			wait = waits.NextBackOff()
+			if !errors.Is(err, channels.ErrNotReady) && !errors.Is(err, channels.ErrUnknownOutcome) {
+				tries++
+			}
 		}
 		if !sleep(ctx, wait) {
 			return nil, ctx.Err()

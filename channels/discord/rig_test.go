@@ -51,8 +51,7 @@ func inBubble(t *testing.T, opts discordtest.Options, f func(r *rig)) {
 		r.renew()
 		defer func() {
 			if r.ended != nil { // f gave up
-				r.cancel()
-				<-r.ended
+				r.stop()
 			}
 		}()
 		f(r)
@@ -143,6 +142,7 @@ type inbox struct {
 	batches []bus.Batch
 	hold    chan struct{} // nil: nobody waits
 	panics  int           // so many calls panic
+	refuse  int           // so many calls fail
 }
 
 func (in *inbox) PublishInbound(ctx context.Context, b bus.Batch) error {
@@ -163,6 +163,10 @@ func (in *inbox) PublishInbound(ctx context.Context, b bus.Batch) error {
 		panic("a fault of the inbox")
 	}
 	defer in.mu.Unlock()
+	if in.refuse > 0 {
+		in.refuse--
+		return errors.New("the disk is full")
+	}
 	in.batches = append(in.batches, b)
 	if in.facts != nil {
 		in.facts.store(b.Cursors)
@@ -186,6 +190,13 @@ func (in *inbox) block() (release func()) {
 	defer in.mu.Unlock()
 	in.hold = make(chan struct{})
 	return in.unblock
+}
+
+// fail makes the next n calls fail.
+func (in *inbox) fail(n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.refuse = n
 }
 
 func (in *inbox) unblock() {
@@ -235,6 +246,12 @@ func (f *facts) Fact(_ context.Context, key string) (string, error) {
 		return "", errors.New("the disk is gone")
 	}
 	return f.values[key], nil
+}
+
+func (f *facts) failNext(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = n
 }
 
 func (f *facts) store(cursors []bus.Cursor) {
