@@ -21,8 +21,8 @@ func (g *Gateway) asyncCallback(state *turnState, call tools.Call) tools.AsyncCa
 		state.fire(task.ID)
 
 		result := &bus.FollowUp{Task: task.ID, Label: task.Label, ForLLM: r.ForLLM, IsError: r.IsError}
-		if result.ForLLM == "" && r.Err != nil {
-			result.ForLLM = r.Err.Error()
+		if result.ForLLM == "" { // it may be shown to the person, so Err is no substitute
+			result.ForLLM = "The task ended without saying anything."
 		}
 		if !r.Silent {
 			result.ForUser = r.ForUser
@@ -99,8 +99,8 @@ func (g *Gateway) deliver(row store.Inbound) {
 	now := time.Now()
 	note, shown := agent.FollowUpHistory(m, text)
 	tx := store.Tx{Done: []int64{row.Seq}, Send: g.outgoing(m, "result", text), History: []store.Entry{
-		{Session: m.SessionKey, Message: note, Time: now},
-		{Session: m.SessionKey, Message: shown, Time: now},
+		{Session: m.SessionKey, Turn: m.ID, Message: note, Time: now},
+		{Session: m.SessionKey, Turn: m.ID, Message: shown, Time: now},
 	}}
 	g.finish(m, "", tx)
 	g.log.Info("follow-up delivered", "channel", m.Channel, "chat_id", m.ChatID, "task", m.FollowUp.Task)

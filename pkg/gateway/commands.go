@@ -10,16 +10,21 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
-// The commands. All but "new" are answered at once, also while a turn runs;
-// "new" waits for its place in the conversation.
+// The commands. Those of the first group are answered at once, also while a
+// turn runs; the others wait for their place in the conversation.
 const (
 	cmdStart = "start"
 	cmdHelp  = "help"
 	cmdID    = "id"
-	cmdNew   = "new"
 	cmdStop  = "stop"
 	cmdTasks = "tasks"
 	cmdZone  = "timezone"
+
+	cmdNew     = "new"
+	cmdUndo    = "undo"
+	cmdRetry   = "retry"
+	cmdCompact = "compact"
+	cmdForget  = "forget"
 )
 
 // Commands a sender may give at once, and how fast the right to them comes
@@ -33,16 +38,20 @@ const textManyCommands = "That is a lot of commands at once. I leave some unansw
 
 const helpText = `Write to me and I answer; in a group, mention me or reply to me.
 
-/new – forget this conversation and start afresh
+/new – leave this conversation behind and start afresh
+/undo – take back the last question and its answer
+/retry – ask the last question again
 /stop – stop what I am doing here, background tasks included
 /tasks – what runs in the background and which reminders are set
+/compact – summarise the older part of this conversation
+/forget – erase this conversation for good
 /timezone Europe/Berlin – the time zone of this chat, for reminders
 /id – the ids of you and of this chat
 /help – this text`
 
 func isCommand(name string) bool {
 	switch name {
-	case cmdStart, cmdHelp, cmdID, cmdNew, cmdStop, cmdTasks, cmdZone:
+	case cmdStart, cmdHelp, cmdID, cmdStop, cmdTasks, cmdZone, cmdNew, cmdUndo, cmdRetry, cmdCompact, cmdForget:
 		return true
 	}
 	return false
@@ -51,7 +60,14 @@ func isCommand(name string) bool {
 // immediate reports whether a message is a command that does not wait for its
 // place in the conversation.
 func immediate(m bus.InboundMessage) bool {
-	return m.Kind == bus.KindMessage && isCommand(m.Command) && m.Command != cmdNew
+	if m.Kind != bus.KindMessage {
+		return false
+	}
+	switch m.Command {
+	case cmdStart, cmdHelp, cmdID, cmdStop, cmdTasks, cmdZone:
+		return true
+	}
+	return false
 }
 
 // command does an immediate command and stores its answer. If that fails the
@@ -99,17 +115,6 @@ func (g *Gateway) mayCommand(m bus.InboundMessage) (allowed, first bool) {
 	}
 	wait, first := g.turnRate.try("command/"+m.Principal, commandRate, commandBurst)
 	return wait == 0, first
-}
-
-// freshStart ends a message that asks for one.
-func (g *Gateway) freshStart(row store.Inbound) store.Tx {
-	switch allowed, first := g.mayCommand(row.Message); {
-	case first:
-		return g.closing(row, textManyCommands, store.Tx{})
-	case !allowed:
-		return g.closing(row, "", store.Tx{})
-	}
-	return g.closing(row, "A fresh start. What is it about?", store.Tx{Reset: []string{row.Message.SessionKey}})
 }
 
 // closing ends a message that needs no turn, with a text for its sender.

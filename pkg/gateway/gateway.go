@@ -77,6 +77,8 @@ type Gateway struct {
 	senders senders
 	clock   clock
 
+	compaction compaction
+
 	started chan struct{}      // closed when Run has restored the ledger
 	work    context.Context    // ends when turns have to stop at once
 	halt    context.CancelFunc // ends work
@@ -104,6 +106,7 @@ func New(cfg Config) *Gateway {
 	g.lanes.init()
 	g.senders.init()
 	g.clock.init()
+	g.compaction.init()
 	for _, c := range cfg.Channels {
 		g.ports[c.Name()] = newPort(c)
 	}
@@ -327,6 +330,7 @@ func (g *Gateway) shutdown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.Grace)
 	defer cancel()
 	g.clock.stop()
+	g.compaction.stop()
 	g.lanes.stop(ctx)
 	if err := g.cfg.Tools.Shutdown(ctx); err != nil {
 		g.log.Warn("background tasks were interrupted", "err", err)

@@ -41,6 +41,7 @@ type lane struct {
 	told    bool             // the conversation knows that it has to wait
 	owed    []owed           // ends of messages that could not be stored
 	resumed []resumedTurn
+	chores  []func() // what is done between two turns
 
 	running context.CancelCauseFunc // ends the running turn, nil if none
 	changed chan struct{}           // 1 slot: something was added while the worker waits
@@ -105,6 +106,11 @@ func (l *lanes) leave(addr bus.Address, seqs ...int64) {
 // owe leaves it to the worker of a conversation to store the end of a message.
 func (l *lanes) owe(m bus.InboundMessage, tx store.Tx) {
 	l.with(m.Address, func(ln *lane) { ln.owed = append(ln.owed, owed{m, tx}) })
+}
+
+// chore has something done by the worker of a conversation, between two turns.
+func (l *lanes) chore(addr bus.Address, do func()) {
+	l.with(addr, func(ln *lane) { ln.chores = append(ln.chores, do) })
 }
 
 // with changes a lane, and starts its worker if it had none. While the daemon
@@ -202,6 +208,8 @@ func (l *lanes) run(ln *lane) {
 			l.g.guarded(ln, step.job)
 		case step.owed != nil:
 			l.g.finish(step.owed.m, "", step.owed.tx)
+		case step.chore != nil:
+			step.chore()
 		case step.readTo > 0:
 			l.readBack(ln, step.readFrom, step.readTo)
 		case step.wait > 0:
@@ -238,6 +246,7 @@ type job struct {
 type step struct {
 	job      *job
 	owed     *owed
+	chore    func()
 	readFrom int64 // the first and the last of what waits in the ledger only
 	readTo   int64
 	wait     time.Duration       // until a sender who asked too often may go on
@@ -253,6 +262,10 @@ func (l *lanes) next(ln *lane) step {
 		o := ln.owed[0]
 		ln.owed = ln.owed[1:]
 		return step{owed: &o}
+	case len(ln.chores) > 0:
+		do := ln.chores[0]
+		ln.chores = ln.chores[1:]
+		return step{chore: do}
 	case len(ln.resumed) > 0:
 		r := ln.resumed[0]
 		ln.resumed = ln.resumed[1:]
@@ -390,14 +403,14 @@ func joinable(m bus.InboundMessage) bool {
 
 // limited reports whether a message counts against its sender's turns.
 func limited(m bus.InboundMessage) bool {
-	return m.Kind == bus.KindMessage && !isCommand(m.Command)
+	return m.Kind == bus.KindMessage && (!isCommand(m.Command) || m.Command == cmdRetry)
 }
 
 // mayStart takes one turn from the sender's budget, or returns how long to wait
 // for it and whether the sender does not know yet.
 func (g *Gateway) mayStart(m bus.InboundMessage) (wait time.Duration, first bool) {
 	n := g.cfg.TurnsPerMinute
-	if n <= 0 || !limited(m) {
+	if n <= 0 || !limited(m) || g.ports[m.Channel].owners {
 		return 0, false
 	}
 	return g.turnRate.try("turn/"+m.Principal, rate.Limit(float64(n)/60), n)
@@ -417,6 +430,13 @@ func (g *Gateway) tell(m bus.InboundMessage, what, text string) {
 		return
 	}
 	g.senders.enqueue(res.Queued)
+}
+
+// caught logs a panic of what it is deferred in, which then just ends.
+func (g *Gateway) caught(what string, m bus.InboundMessage) {
+	if r := recover(); r != nil {
+		g.log.Error("panic", "in", what, "channel", m.Channel, "chat_id", m.ChatID, "err", fmt.Sprint(r), "stack", string(debug.Stack()))
+	}
 }
 
 // guarded does one job and keeps its panic from everybody else.

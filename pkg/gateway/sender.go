@@ -18,6 +18,7 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/failpoint"
 	"github.com/dragoman-chat/dragoman/pkg/store"
+	"github.com/dragoman-chat/dragoman/pkg/tools"
 )
 
 // senders holds the conversations that have something to send. Each has one
@@ -116,7 +117,7 @@ func (g *Gateway) PublishOutbound(ctx context.Context, m bus.OutboundMessage) (b
 	if err != nil {
 		return bus.Receipt{}, fmt.Errorf("gateway: store a message: %w", err)
 	}
-	if state != nil {
+	if call, _ := tools.CallFrom(ctx); state != nil && call.AgentID == "" { // a background task does not speak for the turn
 		state.say(m.Address, m.Text)
 	}
 	g.senders.enqueue(res.Queued)

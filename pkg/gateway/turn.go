@@ -41,12 +41,16 @@ func (g *Gateway) do(j *job) {
 	row := j.rows[len(j.rows)-1]
 	m := row.Message
 	switch {
+	case m.Command == cmdRetry:
+		if g.retry(j) {
+			g.turn(j)
+		}
 	case j.turn():
 		g.turn(j)
 	case m.Kind == bus.KindFollowUp:
 		g.deliver(row)
-	case m.Command == cmdNew:
-		g.finish(m, "", g.freshStart(row))
+	case isCommand(m.Command):
+		g.finish(m, "", g.pastCommand(j))
 	default:
 		g.finish(m, "", g.closing(row, unreadable(m), store.Tx{Done: seqs(j.rows)}))
 	}
@@ -60,8 +64,8 @@ func (j *job) turn() bool {
 		return true
 	case m.Kind == bus.KindFollowUp:
 		return m.FollowUp.ForUser == "" && m.Hops < maxHops
-	case m.Command == cmdNew:
-		return false
+	case isCommand(m.Command):
+		return m.Command == cmdRetry
 	}
 	return slices.ContainsFunc(j.rows, func(r store.Inbound) bool { return unreadable(r.Message) == "" })
 }
@@ -97,7 +101,13 @@ func (g *Gateway) turn(j *job) {
 	if text != "" {
 		tx.Send = g.answer(state, text)
 	}
+	if out.Summary != nil {
+		tx.Summaries = []store.Summary{*out.Summary}
+	}
 	g.finish(m, state.id, tx)
+	if out.Compact {
+		g.compact(m)
+	}
 	attrs := []any{
 		"channel", m.Channel, "chat_id", m.ChatID, "message_id", m.MessageID, "turn_id", state.id,
 		"iteration", out.Rounds, "tokens", out.Usage.TotalTokens, "duration", time.Since(began),
@@ -142,11 +152,6 @@ func (g *Gateway) prepare(t *agent.Turn, state *turnState, rows []store.Inbound)
 
 // runAgent runs one turn in a slot, with a time limit and the typing sign.
 func (g *Gateway) runAgent(ctx context.Context, m bus.InboundMessage, t agent.Turn) (agent.Outcome, error) {
-	if g.cfg.TurnTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, g.cfg.TurnTimeout)
-		defer cancel()
-	}
 	defer g.typing(ctx, m.Address)()
 	if err := g.slots.Acquire(ctx, 1); err != nil {
 		return agent.Outcome{}, err
@@ -157,6 +162,11 @@ func (g *Gateway) runAgent(ctx context.Context, m bus.InboundMessage, t agent.Tu
 			g.slots.Release(1)
 		}
 	}()
+	if g.cfg.TurnTimeout > 0 { // the wait for the slot does not count
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, g.cfg.TurnTimeout)
+		defer cancel()
+	}
 	// A call that waits for a shared instance of a tool gives its slot back.
 	ctx = tools.WithYield(ctx, func() func(context.Context) error {
 		g.slots.Release(1)
