@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -10,7 +11,12 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if d := os.Getenv(childDurability); d != "" {
+		os.Exit(child(Durability(d)))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // fresh opens a ledger in dir; the test closes it.
 func fresh(tb testing.TB, dir string, o Options) *Store {

@@ -1,0 +1,236 @@
+package sqlite
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+)
+
+// held opens the ledger of a test without its writer, to write at any time.
+func held(t *testing.T) *ledger {
+	t.Helper()
+	l, err := openLedger(filepath.Join(t.TempDir(), fileName), Options{Durability: Fast, busy: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.c.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// write applies tx as if it were now.
+func (l *ledger) writeAt(t *testing.T, now time.Time, tx store.Tx) *job {
+	t.Helper()
+	c, err := encode(&tx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job{change: c}
+	if err := l.c.atomically(beginWrite, func() error { return l.apply(j, now) }); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// swept runs whole sweeps as if it were now.
+func (s *sweeper) swept(t *testing.T, l *ledger, now time.Time) {
+	t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = s.step(l.c, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (l *ledger) count(t *testing.T, query string) int64 {
+	t.Helper()
+	n, err := l.c.number(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// wholeTurn is a message with its turn, answer and receipt.
+func (l *ledger) wholeTurn(t *testing.T, now time.Time, id string) {
+	t.Helper()
+	j := l.writeAt(t, now, store.Tx{Admit: []bus.InboundMessage{{ID: id, Text: "hello"}}})
+	l.writeAt(t, now, store.Tx{
+		Begin:   &store.Turn{ID: id, Inbound: j.admitted},
+		Steps:   []store.Step{{Turn: id, Kind: store.StepReply}},
+		History: []store.Entry{{Session: "s", Turn: id}},
+	})
+	l.writeAt(t, now, store.Tx{
+		Steps: []store.Step{{Turn: id, Kind: store.StepEnd}}, End: []string{id},
+		Send:     []store.Outbound{{Turn: id, Message: bus.OutboundMessage{Key: id, Text: "hi"}}},
+		Receipts: []store.Receipt{{Key: id}},
+		Tasks:    []store.Task{{ID: id, State: store.TaskDelivered}},
+	})
+}
+
+var start = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+func TestWhatIsOverGoesWithTime(t *testing.T) {
+	l, s := held(t), newSweeper(Retention{})
+	for n := range 250 {
+		l.wholeTurn(t, start, fmt.Sprint("old", n))
+	}
+	l.wholeTurn(t, start.Add(6*dayLong), "young")
+	for _, c := range []struct {
+		after                                              time.Duration
+		texts, ids, turns, steps, outcomes, tasks, history int64
+	}{
+		{0, 251, 251, 251, 502, 251, 251, 251},
+		{7 * dayLong, 251, 251, 251, 502, 251, 251, 251},
+		{7*dayLong + time.Hour, 1, 251, 1, 2, 1, 251, 251},
+		{13*dayLong + time.Hour, 0, 251, 1, 2, 1, 251, 251}, // the newest row of a table stays
+		{30*dayLong + time.Hour, 0, 1, 1, 2, 1, 1, 251},
+		{99 * dayLong, 0, 1, 1, 2, 1, 0, 251},
+	} {
+		s.swept(t, l, start.Add(c.after))
+		for query, want := range map[string]int64{
+			"SELECT count(*) FROM inbox WHERE body IS NOT NULL": c.texts,
+			"SELECT count(*) FROM inbox":                        c.ids,
+			"SELECT count(*) FROM turns":                        c.turns,
+			"SELECT count(*) FROM steps":                        c.steps,
+			"SELECT count(*) FROM outbox":                       c.outcomes,
+			"SELECT count(*) FROM tasks":                        c.tasks,
+			"SELECT count(*) FROM history":                      c.history,
+		} {
+			if got := l.count(t, query); got != want {
+				t.Errorf("after %v: %s: %d, not %d", c.after, query, got, want)
+			}
+		}
+	}
+	if err := l.load(); err != nil {
+		t.Fatal(err)
+	}
+	if j := l.writeAt(t, start, store.Tx{Admit: []bus.InboundMessage{{ID: "old1"}}}); j.admitted[0] != 252 {
+		t.Errorf("the next message has the number %d", j.admitted[0])
+	}
+}
+
+func TestWhatIsOpenStays(t *testing.T) {
+	l, s := held(t), newSweeper(Retention{})
+	j := l.writeAt(t, start, store.Tx{Admit: []bus.InboundMessage{{ID: "waiting"}, {ID: "taken"}}})
+	l.writeAt(t, start, store.Tx{
+		Begin: &store.Turn{ID: "open", Inbound: j.admitted[1:]},
+		Steps: []store.Step{{Turn: "open", Kind: store.StepReply}},
+		Send:  []store.Outbound{{Message: bus.OutboundMessage{Key: "unsent"}}},
+		Tasks: []store.Task{{ID: "pending", State: store.TaskPending}, {ID: "done", State: store.TaskDone}},
+	})
+	for n := range 2 * sweepRows {
+		l.wholeTurn(t, start, fmt.Sprint(n))
+	}
+	s.swept(t, l, start.Add(99*dayLong))
+	for query, want := range map[string]int64{
+		"SELECT count(*) FROM inbox WHERE body IS NOT NULL": 2,
+		"SELECT count(*) FROM inbox":                        3,
+		"SELECT count(*) FROM turns":                        2,
+		"SELECT count(*) FROM outbox":                       2,
+		"SELECT count(*) FROM tasks":                        2,
+	} {
+		if got := l.count(t, query); got != want {
+			t.Errorf("%s: %d, not %d", query, got, want)
+		}
+	}
+}
+
+func TestNothingGoesIfToldSo(t *testing.T) {
+	l, s := held(t), newSweeper(Retention{Journal: -1, Dedupe: -1, Outcomes: -1})
+	l.wholeTurn(t, start, "a")
+	l.wholeTurn(t, start, "b")
+	s.swept(t, l, start.Add(9999*dayLong))
+	if n := l.count(t, "SELECT count(*) FROM inbox WHERE body IS NOT NULL"); n != 2 {
+		t.Errorf("%d messages are left", n)
+	}
+}
+
+// What comes and goes at the same pace needs no more room after a while.
+func TestDiskReachesAPlateau(t *testing.T) {
+	l, s := held(t), newSweeper(Retention{Journal: time.Hour, Dedupe: 2 * time.Hour, Outcomes: time.Hour})
+	size := func() int64 {
+		t.Helper()
+		if _, err := l.c.exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(l.file(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	now, n := start, 0
+	hours := func(many int) {
+		t.Helper()
+		for range many {
+			for range 60 {
+				l.wholeTurn(t, now, fmt.Sprint(n))
+				now = now.Add(time.Minute)
+				n++
+			}
+			l.writeAt(t, now, store.Tx{Forget: []string{"s"}}) // history is kept for ever: not the matter here
+			s.swept(t, l, now)
+		}
+	}
+	hours(10)
+	half := size()
+	hours(20)
+	if all := size(); all > half+half/20 {
+		t.Errorf("%d bytes after 10 hours, %d after 30", half, all)
+	}
+}
+
+func (l *ledger) file(t *testing.T) string {
+	t.Helper()
+	for row, err := range l.c.rows("PRAGMA database_list") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text(row[2])
+	}
+	return ""
+}
+
+// The writer cleans up by itself, while nothing else happens and while much does.
+func TestWriterCleansUp(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := fresh(t, dir, Options{Durability: Fast})
+		lane := bus.Address{Channel: "c", ChatID: "1"}
+		for n := range 300 {
+			rows := apply(t, s, store.Tx{Admit: []bus.InboundMessage{{Address: lane, ID: fmt.Sprint(n)}}}).Admitted
+			apply(t, s, store.Tx{Done: []int64{rows[0].Seq}})
+		}
+		held := func() (n int) {
+			for seq := range int64(300) {
+				rows, err := s.Inbound(t.Context(), []int64{seq + 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += len(rows)
+			}
+			return n
+		}
+		time.Sleep(7*dayLong - time.Hour)
+		if n := held(); n != 300 {
+			t.Errorf("%d messages are left before it is time", n)
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if n := held(); n != 0 {
+			t.Errorf("%d messages are left", n)
+		}
+		shut(t, s)
+	})
+}
