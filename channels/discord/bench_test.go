@@ -7,6 +7,7 @@ import (
 
 	"github.com/dragoman-chat/dragoman/channels/discord/discordtest"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/state"
 )
 
 // echo answers every message it is given, as soon as it can.
@@ -36,7 +37,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	defer stop()
 	cfg := DefaultConfig()
 	cfg.APIBase, cfg.Token = base, discordtest.Token
-	e := &echo{ch: New("discord", cfg, nil, quiet()), work: make(chan bus.InboundMessage, chats)}
+	e := &echo{ch: New("discord", cfg, state.New(&facts{values: map[string]string{}}, "channel/discord"), quiet()), work: make(chan bus.InboundMessage, chats)}
 
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup

@@ -46,6 +46,7 @@ const (
 type lane struct {
 	id      string
 	origin  origin
+	after   uint64        // the cursor, which stands still
 	last    uint64        // its last message, as far as Discord has said
 	held    []heard       // what has arrived meanwhile
 	live    atomic.Uint64 // the first of these, where the gap ends; 0 while there is none
@@ -89,7 +90,7 @@ func (d *delivery) begin(ctx context.Context) {
 		known = known[:maxDirectLooks]
 	}
 	for _, id := range known {
-		d.open(&lane{id: id, origin: origin{channel: d.c.name, self: d.self}})
+		d.open(&lane{id: id, after: d.spots[id].cursor, origin: origin{channel: d.c.name, self: d.self}})
 	}
 }
 
@@ -122,7 +123,8 @@ func (d *delivery) see(ctx context.Context, places []place) {
 			passed++
 			d.move(p.ID, last, false)
 		default:
-			d.open(&lane{id: p.ID, last: last, origin: origin{channel: d.c.name, self: d.self, parent: s.parent, group: true}})
+			o := origin{channel: d.c.name, self: d.self, parent: s.parent, group: true}
+			d.open(&lane{id: p.ID, after: s.cursor, last: last, origin: o})
 			continue
 		}
 		d.compared(p.ID)
@@ -142,7 +144,8 @@ func (d *delivery) compared(channel string) {
 	d.spots.put(channel, s)
 }
 
-// hear takes a message that the socket brings.
+// hear takes a message that the socket brings. The first one of a session in a
+// channel that nothing has told of may come after a gap.
 func (d *delivery) hear(ctx context.Context, m *discordgo.Message) {
 	o := origin{channel: d.c.name, self: d.self, parent: d.parentOf(ctx, m)}
 	h := heard{id: snowflake(m.ID), o: o, m: m}
@@ -157,10 +160,10 @@ func (d *delivery) hear(ctx context.Context, m *discordgo.Message) {
 	switch {
 	case !ok:
 		return
-	case !d.on, s.session == d.session:
+	case !d.on, s.session == d.session, h.id == 0, snowflake(m.ChannelID) == 0:
 	case s.cursor > 0 && s.cursor < h.id:
 		o.group = m.GuildID != ""
-		l := &lane{id: m.ChannelID, origin: o}
+		l := &lane{id: m.ChannelID, after: s.cursor, origin: o}
 		d.open(l)
 		d.hold(l, h)
 		return
@@ -238,7 +241,7 @@ func (d *delivery) fetch(ctx context.Context) {
 		l.running, l.cancel = true, cancel
 		d.running++
 		g := gap{
-			channel: l.id, origin: l.origin, after: d.spots[l.id].cursor, live: &l.live,
+			channel: l.id, origin: l.origin, after: l.after, live: &l.live,
 			oldest: d.oldest(), most: d.c.cfg.CatchUp.MaxMessages,
 		}
 		d.fetches.Go(func() {
@@ -297,7 +300,6 @@ func (d *delivery) finish(ctx context.Context, r result) {
 	}
 	delete(d.lanes, l.id)
 	d.held -= len(l.held)
-	was := d.spots[l.id].cursor
 	for _, h := range inOrder(append(before(l.live.Load(), r.found.messages), l.held...)) {
 		d.put(ctx, h)
 	}
@@ -308,7 +310,7 @@ func (d *delivery) finish(ctx context.Context, r result) {
 	if r.err == nil || refused || len(l.held) > 0 {
 		d.compared(l.id) // else the next message asks again
 	}
-	if refused && d.spots[l.id].cursor == was {
+	if refused && d.spots[l.id].cursor == l.after {
 		d.forget(l.id)
 	}
 	d.report(r, refused)

@@ -112,11 +112,11 @@ type delivery struct {
 	on   bool            // what was missed is caught up on
 
 	spots   spots
-	direct  []string // private channels that have been heard, in the order they are listed
-	listed  map[int]struct{}
 	session uint32 // counts the sessions that replay nothing of the one before
 
+	direct   []string            // the private channels that have been heard, as they are listed
 	isDirect map[string]struct{} // the same as a set; nil until it has been read
+	listed   map[int]struct{}    // which facts of the list have changed
 
 	messages []bus.InboundMessage // the batch
 	moved    map[string]uint64    // channel -> cursor that is stored with it
@@ -127,8 +127,8 @@ type delivery struct {
 	urgent   []*lane          // those with messages waiting behind them
 	waiting  []*lane          // the others
 	held     int              // messages that wait behind lanes
-	stopping bool
-	running  int // fetches
+	stopping bool             // no more of that
+	running  int              // fetches under way
 	results  chan result
 	fetches  sync.WaitGroup
 }
@@ -288,7 +288,7 @@ func (d *delivery) insist(ctx context.Context, f func(context.Context) error) bo
 		if err == nil {
 			return true
 		}
-		d.c.log.Error("discord messages not stored", "err", err)
+		d.c.log.Error("discord is waiting for the ledger", "err", err)
 		if !d.pause(waits.NextBackOff()) {
 			d.over = true
 			return false

@@ -248,6 +248,9 @@ func TestConfig(t *testing.T) {
 	if cfg.APIBase != "https://discord.com" || cfg.Groups != "mention" || len(cfg.AllowUsers) != 0 {
 		t.Errorf("DefaultConfig = %+v", cfg)
 	}
+	if cfg.CatchUp != (CatchUp{MaxAge: time.Hour, MaxMessages: 200}) {
+		t.Errorf("DefaultConfig = %+v", cfg)
+	}
 	c := New("discord", cfg, nil, quiet())
 	if got := c.RatesFor(bus.Address{ChatID: "7"}); got != (channels.Rates{GlobalPerSec: 50, Key: "7", PerSec: 1}) {
 		t.Errorf("RatesFor = %+v", got)

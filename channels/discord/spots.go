@@ -214,7 +214,7 @@ func (d *delivery) readDirect(ctx context.Context) {
 
 // list adds a private channel to the list.
 func (d *delivery) list(channel string) {
-	if _, known := d.isDirect[channel]; known || !d.on {
+	if _, known := d.isDirect[channel]; known || !d.on || snowflake(channel) == 0 {
 		return
 	}
 	i := len(d.direct)

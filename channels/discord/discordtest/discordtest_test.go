@@ -225,6 +225,87 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestHistoryIsREST: messages read over REST lack what only the gateway adds,
+// and the rights of the bot count.
+func TestHistoryIsREST(t *testing.T) {
+	for name, tt := range map[string]struct {
+		refused int
+		want    string
+	}{"content": {0, "hello"}, "no content": {IntentMessageContent, ""}} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, Options{Refused: tt.refused})
+			ann := c.srv.AddUser("ann", "")
+			general := c.srv.AddChannel(c.srv.AddGuild("Guild"), "general")
+			c.srv.Post(general, Message{Author: &ann, Content: "hello", GuildID: "1", Member: &Member{}, Nonce: "n"})
+			path := "/api/v9/channels/" + general + "/messages"
+			var list []Message
+			if err := json.Unmarshal([]byte(c.do("GET", path, "").raw), &list); err != nil || len(list) != 1 {
+				t.Fatalf("%v, %v", list, err)
+			}
+			if m := list[0]; m.GuildID != "" || m.Member != nil || m.Nonce != "" || m.Content != tt.want || m.Author.ID != ann.ID {
+				t.Errorf("got %+v", m)
+			}
+			c.srv.HideHistory(true)
+			if got := strings.TrimSpace(c.do("GET", path, "").raw); got != "[]" {
+				t.Errorf("without the right to read history: %s", got)
+			}
+			c.srv.HideHistory(false)
+			c.srv.ThrottleReads(general, 1, 1500*time.Millisecond)
+			c.srv.FailReads(general, 1, 502)
+			for _, status := range []int{429, 502, 200} {
+				if got := c.do("GET", path, ""); got.status != status {
+					t.Errorf("status %d, want %d", got.status, status)
+				}
+			}
+			if q := c.srv.Calls()[0].Query; q != "" {
+				t.Errorf("query %q", q)
+			}
+			c.do("GET", path+"?limit=7", "")
+			if calls := c.srv.Calls(); calls[len(calls)-1].Query != "limit=7" {
+				t.Errorf("calls %+v", calls)
+			}
+		})
+	}
+}
+
+// TestGuildCreate: a guild lists its channels with their last messages, a forum
+// with its last thread; hidden threads are left out, and a new one says so.
+func TestGuildCreate(t *testing.T) {
+	c := newClient(t, Options{})
+	ann := c.srv.AddUser("ann", "")
+	guild := c.srv.AddGuild("Guild")
+	general, forum := c.srv.AddChannel(guild, "general"), c.srv.AddForum(guild, "forum")
+	said := c.srv.Say(general, ann, "hello")
+	post, hidden := c.srv.AddThread(forum, "post"), c.srv.AddThread(general, "hidden")
+	c.srv.Block(hidden, CodeMissingAccess)
+	ws := c.dial("?v=9&encoding=json")
+	_, events, _ := c.talk(ws, 3, identify(Token, usual))
+	var g guildCreate
+	if err := json.Unmarshal(events[2], &g); err != nil {
+		t.Fatal(err)
+	}
+	last := map[string]string{}
+	for _, ch := range g.Channels {
+		if ch.GuildID != "" || ch.LastMessageID == nil {
+			t.Errorf("channel %+v", ch)
+			continue
+		}
+		last[ch.ID] = *ch.LastMessageID
+	}
+	if last[general] != said || last[forum] != post || len(g.Threads) != 1 || g.Threads[0].ID != post || g.Threads[0].NewlyCreated {
+		t.Errorf("got %+v", g)
+	}
+	c.srv.AddThread(general, "new")
+	if seen, events, _ := c.talk(ws, 1); seen[0] != "THREAD_CREATE" || !strings.Contains(string(events[0]), `"newly_created":true`) {
+		t.Errorf("%s: %s", seen, events)
+	}
+}
+
+type guildCreate struct {
+	Channels []Channel `json:"channels"`
+	Threads  []Channel `json:"threads"`
+}
+
 // dial opens a gateway connection and reads HELLO.
 func (c *client) dial(query string) *websocket.Conn {
 	c.Helper()
