@@ -349,16 +349,16 @@ func (a *Agent) Settle(ctx context.Context, d Draft) (s store.Summary, ok bool, 
 }
 
 // LastQuestion returns what a person asked last in a conversation, as the model
-// read it; "" if nothing.
-func (a *Agent) LastQuestion(ctx context.Context, session string) (string, error) {
+// read it, and the turn that answered it; "" if nothing.
+func (a *Agent) LastQuestion(ctx context.Context, session string) (question, turn string, err error) {
 	past, err := a.cfg.History.History(ctx, session, a.cfg.HistoryMessages)
 	if err != nil {
-		return "", fmt.Errorf("agent: %w", err)
+		return "", "", fmt.Errorf("agent: %w", err)
 	}
 	for _, e := range slices.Backward(past) {
 		if e.Message.Role == providers.RoleUser && !e.Summary {
-			return e.Message.Content, nil
+			return e.Message.Content, e.Turn, nil
 		}
 	}
-	return "", nil
+	return "", "", nil
 }

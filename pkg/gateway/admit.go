@@ -49,6 +49,7 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 		m.Principal = bus.Principal(m.Channel, m.Sender.ID)
 		m.SessionKey = m.String()
 		m.Hops, m.FollowUp = 0, nil
+		m.Args = strings.ReplaceAll(m.Args, "\x00", "") // what only the gateway writes there holds one
 		switch g.decide(p, m) {
 		case accept:
 			tx.Admit = append(tx.Admit, m)

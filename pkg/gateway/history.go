@@ -17,7 +17,7 @@ import (
 const (
 	textFresh    = "A fresh start. What is it about?"
 	textUndone   = "I have taken back the last question and its answer."
-	textNoRetry  = "There is no question to ask again."
+	textNoRetry  = "The last thing here was no question of yours, so there is nothing to ask again."
 	textForget   = "This erases all I have stored of this conversation, for good. To do it, write /forget yes"
 	textForgot   = "I have erased this conversation."
 	textShort    = "This conversation is short enough already."
@@ -53,16 +53,16 @@ func (g *Gateway) pastCommand(j *job) store.Tx {
 // retry turns a /retry into the question that was asked last, and takes back
 // the turn that answered it. Both happen at once, so a crash between this and
 // the new answer finds the question in the ledger. It reports whether there is
-// a question.
+// a question of the same sender: another's would run with the wrong rights.
 func (g *Gateway) retry(j *job) bool {
 	row := &j.rows[len(j.rows)-1]
 	m := &row.Message
 	if m.Args == agent.Retried {
 		return true // a resumed turn
 	}
-	question, err := g.cfg.Agent.LastQuestion(j.ctx, m.SessionKey)
+	question, turn, err := g.cfg.Agent.LastQuestion(j.ctx, m.SessionKey)
 	text := textNoRetry
-	if err == nil && question != "" {
+	if err == nil && question != "" && strings.HasSuffix(turn, author(*m)) {
 		amend := store.Amend{Channel: m.Channel, ID: m.ID, Text: question, Args: agent.Retried}
 		_, err = g.cfg.Store.Apply(j.ctx, store.Tx{Amend: []store.Amend{amend}, Undo: []string{m.SessionKey}})
 		if err == nil {

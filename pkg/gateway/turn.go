@@ -73,7 +73,7 @@ func (j *job) turn() bool {
 // turn runs the agent for a job and commits what came of it.
 func (g *Gateway) turn(j *job) {
 	m := j.rows[len(j.rows)-1].Message
-	state := &turnState{id: bus.Key(m.Channel, m.ID, "turn"), msg: m}
+	state := &turnState{id: turnID(m), msg: m}
 	t := agent.Turn{ID: state.id}
 	if j.resume != nil {
 		state.id, t.ID, t.Steps = j.resume.ID, j.resume.ID, j.resume.Steps
@@ -135,6 +135,13 @@ func seqs(rows []store.Inbound) []int64 {
 	}
 	return list
 }
+
+// turnID names the turn that answers m. It tells for whom the turn works, so
+// that what its history holds can be traced to its author.
+func turnID(m bus.InboundMessage) string { return bus.Key(m.Channel, m.ID, "turn") + author(m) }
+
+// author is how the name of every turn for the sender of m ends.
+func author(m bus.InboundMessage) string { return "-" + bus.Key("author", m.Principal)[:12] }
 
 // prepare fills in what the agent tells us while it runs.
 func (g *Gateway) prepare(t *agent.Turn, state *turnState, rows []store.Inbound) {
@@ -258,7 +265,7 @@ func (g *Gateway) insist(at bus.Address, turn string, write func() error) {
 // giveUp ends a job that panicked, with an apology.
 func (g *Gateway) giveUp(j *job) {
 	m := j.rows[len(j.rows)-1].Message
-	id := bus.Key(m.Channel, m.ID, "turn")
+	id := turnID(m)
 	if j.resume != nil {
 		id = j.resume.ID
 	}
