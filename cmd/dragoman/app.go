@@ -71,7 +71,9 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err 
 	if err != nil {
 		return nil, err
 	}
+	governor := agent.ForWindow(a.window())
 	a.agent = agent.New(agent.Config{
+		Governor: governor, Compactor: compactor(cfg, model, governor, log),
 		Provider: model, Model: cfg.Agent.Model, Tools: a.tools, History: a.store, Zone: a.zone, Log: log,
 		SystemPrompt: cfg.Agent.SystemPrompt, MaxIterations: cfg.Agent.MaxIterations, HistoryMessages: cfg.Agent.HistoryMessages,
 	})
@@ -110,6 +112,28 @@ func (a *app) model() (providers.LLMProvider, error) {
 		chain = append(chain, providers.Model{Name: name, Provider: providers.Limit(p, m.MaxConcurrent), Model: m.Model, Options: m.Options})
 	}
 	return providers.Chain(a.log, chain...), nil
+}
+
+// window is how many tokens the smallest model of the chain reads and writes.
+func (a *app) window() int {
+	main := a.cfg.Models[a.cfg.Agent.Model]
+	window := main.ContextTokens
+	for _, name := range main.Fallback {
+		window = min(window, a.cfg.Models[name].ContextTokens)
+	}
+	return window
+}
+
+// compactor summarises a conversation when it takes three quarters of what the
+// model reads, or of the messages a turn loads; a third is kept. Where a turn
+// loads only a few messages on purpose, their number is no reason.
+func compactor(cfg *config.Config, model providers.LLMProvider, g agent.Governor, log *slog.Logger) *agent.Compactor {
+	const few = 50
+	c := &agent.Compactor{Provider: model, Model: cfg.Agent.Model, Trigger: g.MaxTokens / 4 * 3, Target: g.MaxTokens / 3, Input: g.MaxTokens, Log: log}
+	if n := cfg.Agent.HistoryMessages; n >= few {
+		c.Entries = n / 4 * 3
+	}
+	return c
 }
 
 // channels builds the configured channels, in the order of their names. All

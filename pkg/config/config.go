@@ -53,13 +53,16 @@ type Model struct {
 	BaseURL       string         `yaml:"base_url"` // "" is the provider's own
 	APIKey        Secret         `yaml:"api_key"`
 	Model         string         `yaml:"model"`          // its name at the provider
+	ContextTokens int            `yaml:"context_tokens"` // how much it reads and writes at once
 	MaxConcurrent int            `yaml:"max_concurrent"` // requests at once; 0 is no limit
 	Fallback      []string       `yaml:"fallback"`       // keys of models, asked in this order when it fails
 	Timeout       time.Duration  `yaml:"timeout"`        // of one request
 	Options       map[string]any `yaml:"options"`        // passed on to the API: max_tokens, temperature, ...
 }
 
-func (m *Model) setDefaults() { m.MaxConcurrent, m.Timeout = 64, 2*time.Minute }
+func (m *Model) setDefaults() {
+	m.ContextTokens, m.MaxConcurrent, m.Timeout = 32_000, 64, 2*time.Minute
+}
 
 // Store says where the ledger is kept.
 type Store struct {

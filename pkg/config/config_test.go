@@ -55,7 +55,7 @@ func TestNothingIsEnough(t *testing.T) {
 	want := Defaults()
 	want.DataDir = filepath.FromSlash("/home/ann/.dragoman")
 	want.Agent.Model = "main"
-	want.Models = map[string]Model{"main": {Provider: "offline", MaxConcurrent: 64, Timeout: 2 * time.Minute}}
+	want.Models = map[string]Model{"main": {Provider: "offline", ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute}}
 	want.Channels = map[string]Section{"webchat": {}}
 	if diff := cmp.Diff(want, cfg, ignoreDoc); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -97,12 +97,12 @@ shutdown_grace: 3s
 		Agent: Agent{"main", "Be kind.", 5, 8, 90 * time.Second, 0, 40},
 		Models: map[string]Model{
 			"main": {
-				"openai", "https://api.example/v1", "k-123456", "m1", 3,
+				"openai", "https://api.example/v1", "k-123456", "m1", 32_000, 3,
 				[]string{"local"},
 				10 * time.Second,
 				map[string]any{"temperature": 0.5, "max_tokens": 100, "stop": []any{"a", "b"}, "nested": map[string]any{"deep": true}},
 			},
-			"local": {Provider: "offline", MaxConcurrent: 64, Timeout: 2 * time.Minute},
+			"local": {Provider: "offline", ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute},
 		},
 		Channels: map[string]Section{"work": {}},
 		Store:    Store{"sqlite", "fast"}, Tools: Tools{WorkspaceShared}, Log: Log{"debug", "json"},

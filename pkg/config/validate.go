@@ -72,6 +72,7 @@ func (v *validator) models() {
 		if u, err := url.Parse(m.BaseURL); m.BaseURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 			v.add(path+".base_url", "expected an address that begins with http:// or https://")
 		}
+		between(v, path+".context_tokens", m.ContextTokens, 2_000, 100_000_000)
 		between(v, path+".max_concurrent", m.MaxConcurrent, 0, 1_000_000)
 		between(v, path+".timeout", m.Timeout, time.Second, time.Hour)
 		for i, f := range m.Fallback {
