@@ -81,7 +81,12 @@ func (g *Gateway) retry(j *job) bool {
 func (g *Gateway) compactNow(ctx context.Context, row store.Inbound) store.Tx {
 	m := row.Message
 	defer g.typing(ctx, m.Address)()
-	draft, err := g.cfg.Agent.Compact(ctx, m.SessionKey, true)
+	limited, cancel := g.inTime(ctx)
+	defer cancel()
+	draft, err := g.cfg.Agent.Compact(limited, m.SessionKey, true)
+	if errors.Is(context.Cause(ctx), agent.ErrStopped) {
+		return g.closing(row, "", store.Tx{}) // /stop has answered
+	}
 	if errors.Is(err, agent.ErrNothingToCompact) {
 		return g.closing(row, textShort, store.Tx{})
 	}
@@ -96,6 +101,14 @@ func (g *Gateway) compactNow(ctx context.Context, row store.Inbound) store.Tx {
 		g.log.Error("cannot summarise a conversation", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
 	}
 	return g.closing(row, textNoLedger, store.Tx{})
+}
+
+// inTime bounds a summary as a turn is bounded.
+func (g *Gateway) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if g.cfg.TurnTimeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, g.cfg.TurnTimeout)
 }
 
 // compaction summarises conversations that have outgrown their budget, beside
@@ -154,7 +167,9 @@ func (g *Gateway) compact(m bus.InboundMessage) {
 	go func() {
 		defer g.compaction.end(m.SessionKey)
 		defer g.caught("a summary", m)
-		draft, err := g.cfg.Agent.Compact(g.compaction.ctx, m.SessionKey, false)
+		ctx, cancel := g.inTime(g.compaction.ctx)
+		defer cancel()
+		draft, err := g.cfg.Agent.Compact(ctx, m.SessionKey, false)
 		if err != nil {
 			if !errors.Is(err, agent.ErrNothingToCompact) && g.compaction.ctx.Err() == nil {
 				g.log.Warn("no summary was made", "channel", m.Channel, "chat_id", m.ChatID, "err", err)

@@ -204,6 +204,40 @@ func TestCompactCommand(t *testing.T) {
 	})
 }
 
+// A summary that takes too long can be stopped, and ends by itself.
+func TestCompactCommandEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := false
+		model := fakeModel(func(ctx context.Context, _ []providers.Message, _ []providers.ToolDefinition) (*providers.LLMResponse, error) {
+			if stuck {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return reply("ok")
+		})
+		r := start(t, nil, compacting(model), func(c *Config) { c.TurnTimeout = time.Minute })
+		for range 5 {
+			r.say(r.ch.from("1", "a", strings.Repeat("many words ", 100)))
+			synctest.Wait()
+		}
+		stuck = true
+		before := len(r.ch.texts("1"))
+		r.say(r.ch.from("1", "a", "/compact"))
+		synctest.Wait()
+		r.say(r.ch.from("1", "a", "/stop"))
+		synctest.Wait()
+		r.say(r.ch.from("1", "a", "/compact"))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if got := r.ch.texts("1")[before:]; !slices.Equal(got, []string{"Stopped: my answer.", textCompact}) { // without the model
+			t.Errorf("sent %q", got)
+		}
+		if open := left(t, r.store); open != "" {
+			t.Errorf("still open: %s", open)
+		}
+	})
+}
+
 // The wait for a turn's slot is not the turn's.
 func TestTurnTimeoutDoesNotCountTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

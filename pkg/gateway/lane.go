@@ -286,7 +286,7 @@ func (l *lanes) next(ln *lane) step {
 // ready gives a job what /stop ends it with; l.mu is held.
 func (l *lanes) ready(ln *lane, j *job) *job {
 	j.ctx, j.cancel = context.WithCancelCause(l.g.work)
-	if j.turn() {
+	if j.turn() || j.rows[len(j.rows)-1].Message.Command == cmdCompact {
 		ln.running = j.cancel
 	}
 	return j
