@@ -52,6 +52,9 @@ func ZoneName(t time.Time) string {
 // for word as the model read it then.
 const Retried = "\x00retried"
 
+// Question is what the model reads for messages that are answered together.
+func Question(messages []bus.InboundMessage) string { return userText(messages) }
+
 // userText is what the model reads for the messages of a turn: what came along
 // with them, then their texts, in a group after the sender's name.
 func userText(messages []bus.InboundMessage) string {

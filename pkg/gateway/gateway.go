@@ -94,7 +94,7 @@ func New(cfg Config) *Gateway {
 		cfg:      cfg,
 		log:      cfg.Log,
 		ports:    make(map[string]*port, len(cfg.Channels)),
-		slots:    semaphore.NewWeighted(int64(max(cfg.MaxParallelTurns, 1))),
+		slots:    semaphore.NewWeighted(allSlots(cfg)),
 		turnRate: newKeyedLimiter(),
 		strange:  newOnceSet(maxStrangers),
 		started:  make(chan struct{}),
@@ -112,6 +112,8 @@ func New(cfg Config) *Gateway {
 	}
 	return g
 }
+
+func allSlots(cfg Config) int64 { return int64(max(cfg.MaxParallelTurns, 1)) }
 
 func newPort(c channels.Channel) *port {
 	p := &port{Channel: c, state: errStarting}
@@ -248,82 +250,6 @@ func (g *Gateway) Ready() error {
 	return errors.Join(errs...)
 }
 
-// restore takes up what an earlier run left in the ledger.
-func (g *Gateway) restore(ctx context.Context) error {
-	defer close(g.started)
-	code, err := g.own.load(ctx)
-	if err != nil {
-		return fmt.Errorf("gateway: read the owners: %w", err)
-	}
-	if code != "" && g.cfg.Announce != nil {
-		g.cfg.Announce(code)
-	}
-	unsent, err := g.cfg.Store.Unsent(ctx)
-	if err != nil {
-		return fmt.Errorf("gateway: read the outbox: %w", err)
-	}
-	tasks, err := g.cfg.Store.OpenTasks(ctx)
-	if err != nil {
-		return fmt.Errorf("gateway: read background tasks: %w", err)
-	}
-	g.senders.enqueue(unsent)
-	if err := g.restoreLanes(ctx); err != nil {
-		return err
-	}
-	if err := g.restoreTasks(ctx, tasks); err != nil {
-		return err
-	}
-	g.clock.start() //nolint:contextcheck // the clock lives as long as the gateway, not as this call
-	return nil
-}
-
-// restoreLanes takes up turns that did not end and messages that wait.
-func (g *Gateway) restoreLanes(ctx context.Context) error {
-	open, err := g.cfg.Store.OpenTurns(ctx)
-	if err != nil {
-		return fmt.Errorf("gateway: read open turns: %w", err)
-	}
-	lanes, err := g.cfg.Store.Lanes(ctx)
-	if err != nil {
-		return fmt.Errorf("gateway: read waiting messages: %w", err)
-	}
-	for _, t := range open {
-		rows, err := g.cfg.Store.Inbound(ctx, t.Inbound)
-		if err != nil {
-			return fmt.Errorf("gateway: read the messages of a turn: %w", err)
-		}
-		if len(rows) == 0 { // nothing is left to answer
-			g.cfg.Store.Post(store.Tx{End: []string{t.ID}})
-			continue
-		}
-		g.lanes.resume(t, rows) //nolint:contextcheck // workers live as long as the gateway, not as this call
-	}
-	for _, addr := range lanes {
-		if err := g.restoreLane(ctx, addr); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// restoreLane notes what waits in a conversation.
-func (g *Gateway) restoreLane(ctx context.Context, addr bus.Address) error {
-	const page = 1024
-	for last := int64(0); ; {
-		rows, err := g.cfg.Store.Waiting(ctx, addr, last, page)
-		if err != nil {
-			return fmt.Errorf("gateway: read waiting messages: %w", err)
-		}
-		if len(rows) > 0 {
-			g.lanes.leave(addr, seqs(rows)...) //nolint:contextcheck // likewise
-		}
-		if len(rows) < page {
-			return nil
-		}
-		last = rows[len(rows)-1].Seq
-	}
-}
-
 // shutdown ends everything in order, each stage within what is left of the
 // grace. What does not finish stays in the ledger.
 func (g *Gateway) shutdown() error {
@@ -332,6 +258,7 @@ func (g *Gateway) shutdown() error {
 	g.clock.stop()
 	g.compaction.stop()
 	g.lanes.stop(ctx)
+	g.absolve(context.WithoutCancel(ctx)) // the grace may be used up
 	if err := g.cfg.Tools.Shutdown(ctx); err != nil {
 		g.log.Warn("background tasks were interrupted", "err", err)
 	}

@@ -87,7 +87,7 @@ func (g *Gateway) turn(j *job) {
 		failpoint.Hit("turn/after-begin")
 	}
 	g.prepare(&t, state, j.rows)
-	out, err := g.runAgent(context.WithValue(ctx, turnStateKey{}, state), m, t)
+	out, err := g.runAgent(context.WithValue(ctx, turnStateKey{}, state), m, t, j.resume)
 
 	stopped := errors.Is(context.Cause(ctx), agent.ErrStopped)
 	if err != nil && !stopped && g.work.Err() != nil {
@@ -157,18 +157,31 @@ func (g *Gateway) prepare(t *agent.Turn, state *turnState, rows []store.Inbound)
 	t.OnEvent = func(e tools.Event) { g.logEvent(state, e) }
 }
 
-// runAgent runs one turn in a slot, with a time limit and the typing sign.
-func (g *Gateway) runAgent(ctx context.Context, m bus.InboundMessage, t agent.Turn) (agent.Outcome, error) {
+// runAgent runs one turn in a slot, with a time limit and the typing sign. A
+// turn under suspicion takes all slots, so that nothing runs beside it, and
+// notes that in the ledger first.
+func (g *Gateway) runAgent(ctx context.Context, m bus.InboundMessage, t agent.Turn, resumed *store.Turn) (agent.Outcome, error) {
 	defer g.typing(ctx, m.Address)()
-	if err := g.slots.Acquire(ctx, 1); err != nil {
+	slots := int64(1)
+	if suspect(resumed) {
+		slots = allSlots(g.cfg)
+	}
+	if err := g.slots.Acquire(ctx, slots); err != nil {
 		return agent.Outcome{}, err
 	}
 	held := true
 	defer func() {
 		if held {
-			g.slots.Release(1)
+			g.slots.Release(slots)
 		}
 	}()
+	if suspect(resumed) {
+		mark := resumed.Mark
+		mark.Alone = true
+		if _, err := g.cfg.Store.Apply(ctx, store.Tx{Marks: []store.Mark{mark}}); err != nil {
+			return agent.Outcome{}, fmt.Errorf("mark a turn: %w", err)
+		}
+	}
 	if g.cfg.TurnTimeout > 0 { // the wait for the slot does not count
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, g.cfg.TurnTimeout)
@@ -176,10 +189,10 @@ func (g *Gateway) runAgent(ctx context.Context, m bus.InboundMessage, t agent.Tu
 	}
 	// A call that waits for a shared instance of a tool gives its slot back.
 	ctx = tools.WithYield(ctx, func() func(context.Context) error {
-		g.slots.Release(1)
+		g.slots.Release(slots)
 		held = false
 		return func(ctx context.Context) error {
-			if err := g.slots.Acquire(ctx, 1); err != nil {
+			if err := g.slots.Acquire(ctx, slots); err != nil {
 				return err
 			}
 			held = true

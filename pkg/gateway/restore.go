@@ -1,0 +1,173 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/agent"
+	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+)
+
+// restore takes up what an earlier run left in the ledger.
+func (g *Gateway) restore(ctx context.Context) error {
+	defer close(g.started)
+	code, err := g.own.load(ctx)
+	if err != nil {
+		return fmt.Errorf("gateway: read the owners: %w", err)
+	}
+	if code != "" && g.cfg.Announce != nil {
+		g.cfg.Announce(code)
+	}
+	unsent, err := g.cfg.Store.Unsent(ctx)
+	if err != nil {
+		return fmt.Errorf("gateway: read the outbox: %w", err)
+	}
+	tasks, err := g.cfg.Store.OpenTasks(ctx)
+	if err != nil {
+		return fmt.Errorf("gateway: read background tasks: %w", err)
+	}
+	g.senders.enqueue(unsent)
+	if err := g.restoreLanes(ctx); err != nil {
+		return err
+	}
+	if err := g.restoreTasks(ctx, tasks); err != nil {
+		return err
+	}
+	g.clock.start() //nolint:contextcheck // the clock lives as long as the gateway, not as this call
+	return nil
+}
+
+// restoreLanes takes up turns that did not end and messages that wait.
+func (g *Gateway) restoreLanes(ctx context.Context) error {
+	open, err := g.cfg.Store.OpenTurns(ctx)
+	if err != nil {
+		return fmt.Errorf("gateway: read open turns: %w", err)
+	}
+	var resumed []resumedTurn
+	lanes, err := g.cfg.Store.Lanes(ctx)
+	if err != nil {
+		return fmt.Errorf("gateway: read waiting messages: %w", err)
+	}
+	tx := store.Tx{}
+	for i := range open {
+		t := &open[i]
+		rows, err := g.cfg.Store.Inbound(ctx, t.Inbound)
+		if err != nil {
+			return fmt.Errorf("gateway: read the messages of a turn: %w", err)
+		}
+		poison := strike(t)
+		switch {
+		case len(rows) == 0: // nothing is left to answer
+			tx.End = append(tx.End, t.ID)
+		case poison:
+			g.setTurnAside(&tx, *t, rows)
+		default:
+			tx.Marks = append(tx.Marks, t.Mark)
+			resumed = append(resumed, resumedTurn{*t, rows})
+		}
+	}
+	res, err := g.cfg.Store.Apply(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("gateway: mark open turns: %w", err)
+	}
+	g.senders.enqueue(res.Queued)
+	for _, r := range resumed {
+		g.lanes.resume(r.turn, r.rows) //nolint:contextcheck // workers live as long as the gateway, not as this call
+	}
+	for _, addr := range lanes {
+		if err := g.restoreLane(ctx, addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreLane notes what waits in a conversation.
+func (g *Gateway) restoreLane(ctx context.Context, addr bus.Address) error {
+	const page = 1024
+	for last := int64(0); ; {
+		rows, err := g.cfg.Store.Waiting(ctx, addr, last, page)
+		if err != nil {
+			return fmt.Errorf("gateway: read waiting messages: %w", err)
+		}
+		if len(rows) > 0 {
+			g.lanes.leave(addr, seqs(rows)...) //nolint:contextcheck // likewise
+		}
+		if len(rows) < page {
+			return nil
+		}
+		last = rows[len(rows)-1].Seq
+	}
+}
+
+// maxStrikes is how many starts in a row may find a turn where the one before
+// found it. After that the turn runs alone; if the process ends even then, it is
+// the turn that ends it.
+const maxStrikes = 2
+
+// strike updates the mark of a turn that an earlier process left open, and
+// reports whether it is to be set aside. A turn that has made a step since is
+// under no suspicion: processes end for many reasons, and most are not a turn.
+func strike(t *store.Turn) (poison bool) {
+	was := t.Mark
+	t.Mark = store.Mark{Turn: t.ID, Steps: len(t.Steps)}
+	if len(t.Steps) > was.Steps {
+		return false
+	}
+	if was.Alone {
+		return true
+	}
+	t.Mark.Strikes = was.Strikes + 1
+	return false
+}
+
+// absolve notes of the turns that are left open that they did not end this
+// process: it was stopped in order.
+func (g *Gateway) absolve(ctx context.Context) {
+	const tries = 3
+	for range tries {
+		open, err := g.cfg.Store.OpenTurns(ctx)
+		if err == nil {
+			tx := store.Tx{}
+			for _, t := range open {
+				tx.Marks = append(tx.Marks, store.Mark{Turn: t.ID, Steps: -1})
+			}
+			_, err = g.cfg.Store.Apply(ctx, tx)
+		}
+		if err == nil {
+			return
+		}
+		g.log.Warn("cannot note that open turns were stopped in order", "err", err)
+	}
+}
+
+// suspect reports whether a turn has to run alone.
+func suspect(t *store.Turn) bool { return t != nil && t.Mark.Strikes > maxStrikes }
+
+// setTurnAside ends a turn that ended the process while it ran alone, and tells
+// its sender.
+func (g *Gateway) setTurnAside(tx *store.Tx, t store.Turn, rows []store.Inbound) {
+	m := rows[len(rows)-1].Message
+	g.log.Error("a turn that ended the process while it ran alone is set aside", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", t.ID)
+	now := time.Now()
+	entry := func(role, text string) store.Entry {
+		return store.Entry{Session: m.SessionKey, Turn: t.ID, Message: providers.Message{Role: role, Content: text}, Time: now}
+	}
+	tx.End = append(tx.End, t.ID)
+	tx.Done = append(tx.Done, seqs(rows)...)
+	tx.History = append(tx.History, entry(providers.RoleUser, agent.Question(messages(rows))), entry(providers.RoleAssistant, "("+textSetAside+")"))
+	tx.Send = append(tx.Send, g.outgoing(m, "aside", textSetAside)...)
+}
+
+const textSetAside = "I stopped working each time I tried to answer this, so I have set it aside. Please ask in another way."
+
+func messages(rows []store.Inbound) []bus.InboundMessage {
+	list := make([]bus.InboundMessage, len(rows))
+	for i, r := range rows {
+		list[i] = r.Message
+	}
+	return list
+}

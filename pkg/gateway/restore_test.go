@@ -1,0 +1,123 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+)
+
+func TestStrike(t *testing.T) {
+	steps := func(n int) []store.Step { return make([]store.Step, n) }
+	for _, tc := range []struct {
+		name   string
+		was    store.Mark
+		steps  int
+		want   store.Mark
+		poison bool
+	}{
+		{"first time, nothing done", store.Mark{}, 0, store.Mark{Strikes: 1}, false},
+		{"first time, something done", store.Mark{}, 3, store.Mark{Steps: 3}, false},
+		{"again, nothing new", store.Mark{Steps: 3, Strikes: 1}, 3, store.Mark{Steps: 3, Strikes: 2}, false},
+		{"again, a new step clears it", store.Mark{Steps: 3, Strikes: 2}, 4, store.Mark{Steps: 4}, false},
+		{"alone, but it went on", store.Mark{Steps: 3, Strikes: 3, Alone: true}, 4, store.Mark{Steps: 4}, false},
+		{"alone", store.Mark{Steps: 3, Strikes: 3, Alone: true}, 3, store.Mark{Steps: 3}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			turn := store.Turn{ID: "t", Steps: steps(tc.steps), Mark: tc.was}
+			tc.want.Turn = "t"
+			if got := strike(&turn); got != tc.poison || turn.Mark != tc.want {
+				t.Errorf("poison %t, mark %+v; want %t, %+v", got, turn.Mark, tc.poison, tc.want)
+			}
+		})
+	}
+}
+
+// crashing is a store whose process does not end in order: nothing is noted about
+// the turns that were running.
+type crashing struct{ store.Store }
+
+func (c crashing) Apply(ctx context.Context, tx store.Tx) (store.Result, error) {
+	if len(tx.Marks) > 0 && tx.Marks[0].Steps < 0 {
+		return store.Result{}, nil
+	}
+	return c.Store.Apply(ctx, tx)
+}
+
+// Stopping the daemon in order is held against no turn.
+func TestStoppingIsNoStrike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quick := func(c *Config) { c.Grace = time.Second }
+		r := start(t, stuckModel(), quick)
+		r.say(r.ch.from("1", "a", "hello"))
+		synctest.Wait()
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 * maxStrikes {
+			again := start(t, stuckModel(), quick, func(c *Config) { c.Store = r.store })
+			synctest.Wait()
+			if err := again.stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := start(t, fakeModel(echo), func(c *Config) { c.Store = r.store })
+		last.wantTexts("1", "re: hello")
+	})
+}
+
+// A turn that ends the process each time is found out: it runs alone, and if
+// even that ends the process it is set aside and its sender told. Everybody
+// else is answered meanwhile.
+func TestPoisonedTurnIsSetAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var beside, alone atomic.Int32
+		model := fakeModel(func(ctx context.Context, m []providers.Message, _ []providers.ToolDefinition) (*providers.LLMResponse, error) {
+			if strings.Contains(m[len(m)-1].Content, "poison") {
+				if beside.Load() == 0 {
+					alone.Add(1)
+				}
+				<-ctx.Done() // the process ends here
+				return nil, ctx.Err()
+			}
+			beside.Add(1)
+			defer beside.Add(-1)
+			time.Sleep(time.Second)
+			return reply("fine")
+		})
+		quick := func(c *Config) { c.Grace = 3 * time.Second }
+		r := start(t, model, quick, func(c *Config) { c.Store = crashing{c.Store} })
+		r.say(r.ch.from("1", "a", "poison"))
+		synctest.Wait()
+		ledger := r.store
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range maxStrikes + 2 {
+			again := start(t, model, quick, func(c *Config) { c.Store = ledger })
+			synctest.Wait()
+			if i <= maxStrikes {
+				again.wantTexts("1")
+			}
+			last := i == maxStrikes+1
+			if last {
+				again.wantTexts("1", textSetAside)
+				again.ch.next = 100 // another message than the first
+				again.say(again.ch.from("1", "a", "hello"))
+				time.Sleep(2 * time.Second)
+				again.wantTexts("1", textSetAside, "fine")
+			}
+			if err := again.stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if alone.Load() == 0 {
+			t.Error("the turn never ran alone")
+		}
+	})
+}
