@@ -72,6 +72,8 @@ func (f faults) String() string {
 type asked struct {
 	served   time.Time // handed to the bot
 	answered bool
+	first    time.Time   // when the answer came
+	again    []time.Time // when it came once more
 }
 
 // chatBook is the account of one chat.
@@ -156,9 +158,10 @@ func (b *book) answer(c *chatBook, n int, at time.Time) {
 	a := &c.asked[n]
 	if a.answered {
 		b.found.Doubled++
+		a.again = append(a.again, at)
 		return
 	}
-	a.answered = true
+	a.answered, a.first = true, at
 	if n < c.newest {
 		b.found.Misordered++
 	}
@@ -194,6 +197,35 @@ func (b *book) open() (n int) {
 		}
 	}
 	return n
+}
+
+// mark returns how many messages each chat has written so far.
+func (b *book) mark() []int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := make([]int, len(b.chats))
+	for i := range b.chats {
+		n[i] = len(b.chats[i].asked)
+	}
+	return n
+}
+
+// openBefore returns how many of the messages up to mark have no answer yet,
+// with the names of a few.
+func (b *book) openBefore(mark []int) (n int, some []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.chats {
+		for j, a := range b.chats[i].asked[:mark[i]] {
+			if a.answered {
+				continue
+			}
+			if n++; n <= 5 {
+				some = append(some, token(i, j))
+			}
+		}
+	}
+	return n, some
 }
 
 // close returns the faults, with every unanswered message as lost.

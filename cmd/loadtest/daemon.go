@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,20 +39,33 @@ channels:
     api_base: "%[7]s"
     allow_users: ["*"]
     rate: {global_per_sec: 0, per_chat_per_sec: 0, per_group_per_min: 0}
-%[8]sstore: {driver: %[9]s}
+%[8]sstore: %[9]s
 health: {listen: "%[10]s"}
 `
 
-// startDaemon runs the daemon in a folder of its own and waits until it is
-// ready. withAll adds the web chat, and Discord even without chats there.
-func (l *loadtest) startDaemon(ctx context.Context, r *rig, withDiscord, withWeb bool) (*subject, error) {
+// home is a daemon's configuration and data, which outlive its processes.
+type home struct {
+	rig    *rig
+	dir    string
+	health string
+	daemon string   // its binary
+	env    []string // of every process
+}
+
+// newHome writes a configuration. withWeb adds the web chat; withDiscord adds
+// Discord even without chats there.
+func (l *loadtest) newHome(ctx context.Context, r *rig, withDiscord, withWeb bool) (*home, error) {
 	dir, err := os.MkdirTemp(l.dir, "daemon-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
-	health, err := freePort(ctx)
-	if err != nil {
+	h := &home{rig: r, dir: dir, daemon: l.daemon}
+	if h.health, err = freePort(ctx); err != nil {
 		return nil, err
+	}
+	data := filepath.Join(dir, "data")
+	if l.data != "" {
+		data = l.data
 	}
 	var more strings.Builder
 	if withDiscord {
@@ -61,21 +75,59 @@ func (l *loadtest) startDaemon(ctx context.Context, r *rig, withDiscord, withWeb
 	if withWeb {
 		more.WriteString("  webchat: {listen: \"127.0.0.1:0\"}\n")
 	}
-	config := fmt.Sprintf(daemonConfig, filepath.Join(dir, "data"), l.history, r.modelURL, modelKey, modelName,
-		telegramtest.Token, r.telegramURL, more.String(), l.store, health)
-	file := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+	config := fmt.Sprintf(daemonConfig, data, l.history, r.modelURL, modelKey, modelName,
+		telegramtest.Token, r.telegramURL, more.String(), storeConfig(l.store), h.health)
+	if err := os.WriteFile(h.config(), []byte(config), 0o600); err != nil {
 		return nil, fmt.Errorf("write the configuration: %w", err)
 	}
-	p, err := startProcess(ctx, filepath.Join(dir, "log"), l.daemon, "gateway", "--config", file)
+	return h, nil
+}
+
+// storeConfig is the store's section: memory, or sqlite with its durability.
+func storeConfig(name string) string {
+	if name == storeMemory {
+		return "{driver: memory}"
+	}
+	return "{driver: sqlite, durability: " + name + "}"
+}
+
+func (h *home) config() string { return filepath.Join(h.dir, "config.yaml") }
+func (h *home) log() string    { return filepath.Join(h.dir, "log") }
+func (h *home) readyz() string { return "http://" + h.health + "/readyz" }
+
+// launch starts a process and does not wait for anything.
+func (h *home) launch(ctx context.Context, env ...string) (*subject, error) {
+	select {
+	case <-h.rig.firstPoll: // of an earlier process
+	default:
+	}
+	p, err := startProcess(ctx, h.log(), append(slices.Clip(h.env), env...), h.daemon, "gateway", "--config", h.config())
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{process: p, rig: r}
-	if err := s.awaitReady(ctx, "http://"+health+"/readyz"); err != nil {
-		return nil, errors.Join(err, p.stop())
+	return &subject{process: p, rig: h.rig}, nil
+}
+
+// start launches a process and waits until it is ready.
+func (h *home) start(ctx context.Context) (*subject, error) {
+	s, err := h.launch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.awaitReady(ctx, h.readyz()); err != nil {
+		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
+}
+
+// startDaemon runs the daemon in a folder of its own and waits until it is
+// ready.
+func (l *loadtest) startDaemon(ctx context.Context, r *rig, withDiscord, withWeb bool) (*subject, error) {
+	h, err := l.newHome(ctx, r, withDiscord, withWeb)
+	if err != nil {
+		return nil, err
+	}
+	return h.start(ctx)
 }
 
 // startBare runs the bare program and waits for its first poll.
@@ -88,7 +140,7 @@ func (l *loadtest) startBare(ctx context.Context, r *rig, template string, round
 	if err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
-	p, err := startProcess(ctx, filepath.Join(dir, "log"), self, bareCommand,
+	p, err := startProcess(ctx, filepath.Join(dir, "log"), nil, self, bareCommand,
 		"-telegram", r.telegramURL, "-token", telegramtest.Token, "-model", r.modelURL,
 		"-rounds", fmt.Sprint(rounds), "-history", fmt.Sprint(l.history), "-template", template)
 	if err != nil {

@@ -19,6 +19,7 @@ const (
 // loadResult is one measured run.
 type loadResult struct {
 	Who         string  `json:"who"`
+	Store       string  `json:"store,omitempty"`
 	Chats       int     `json:"chats"`
 	Rounds      int     `json:"rounds"`
 	Ahead       int     `json:"ahead"`
@@ -63,7 +64,9 @@ func (l *loadtest) loadRig(ctx context.Context, r *rig, who string, rounds int) 
 	template := filepath.Join(l.dir, fmt.Sprintf("template-%d.json", rounds))
 	var s *subject
 	var err error
+	store := ""
 	if who == whoDaemon {
+		store = l.store
 		s, err = l.startDaemon(ctx, r, l.discordChats > 0, false)
 	} else {
 		s, err = l.startBare(ctx, r, template, rounds)
@@ -71,7 +74,7 @@ func (l *loadtest) loadRig(ctx context.Context, r *rig, who string, rounds int) 
 	if err != nil {
 		return loadResult{}, err
 	}
-	res := loadResult{Who: who, Chats: len(r.say), Rounds: rounds, Ahead: l.ahead, ToPoll: ms(s.toPoll), ToReady: ms(s.toReady)}
+	res := loadResult{Who: who, Store: store, Chats: len(r.say), Rounds: rounds, Ahead: l.ahead, ToPoll: ms(s.toPoll), ToReady: ms(s.toReady)}
 	res.Start, err = s.memory()
 	if err == nil {
 		err = l.drive(ctx, s, &res)

@@ -13,6 +13,19 @@
 //	go run ./cmd/loadtest -load=false -idle 60s -burst 20 -many 100000
 //	go run ./cmd/loadtest -short                   # half a minute, for CI
 //
+// With -crash the daemon, built with the tag "failpoint", is killed with SIGKILL
+// at every point of pkg/failpoint and at random times under load, and started
+// again on the same data. Nothing may be lost, misrouted or out of order, no
+// tool that must not run twice may do so, and a reply may come twice only on
+// Telegram, where its receipt cannot have been on disk. With -disturb it meets
+// the troubles of an ordinary year: stops, a model that is away, a platform that
+// throttles, fails and cuts connections, a full disk.
+//
+//	go run ./cmd/loadtest -crash                   # 500 kills
+//	go run ./cmd/loadtest -crash -kills 30         # for CI
+//	go run ./cmd/loadtest -disturb
+//	go run ./cmd/loadtest -store memory,fast,full -bare
+//
 // The daemon runs with default settings but without rate limits; its log, at
 // the default level, goes to a file. It needs Linux: processor time and memory
 // are read from /proc.
@@ -37,6 +50,13 @@ import (
 // bareCommand is the hidden subcommand that is the bare program.
 const bareCommand = "bare"
 
+// The ledgers the daemon can be run with.
+const (
+	storeMemory = "memory"
+	storeFast   = "fast"
+	storeFull   = "full"
+)
+
 func main() {
 	ctx := context.Background()
 	if len(os.Args) > 1 && os.Args[1] == bareCommand {
@@ -55,13 +75,18 @@ type loadtest struct {
 	rounds              []int
 	modelDelay          time.Duration
 	ahead, history      int
-	store               string
+	store               string   // memory, fast or full
+	stores              []string // those -load runs with
+	data                string   // the daemon's data folder, "" for one of its own
 	doLoad, bare, short bool
 	repeat              int
 	idle, rest          time.Duration
 	burst, many         int
-	daemon              string
+	daemon, failing     string // binaries; failing is the one with fail points
 	json                string
+	crash, disturb      bool
+	kills               int
+	seed                uint64
 	keep                bool
 
 	dir    string
@@ -112,7 +137,7 @@ func (l *loadtest) parse(args []string) error {
 	f.DurationVar(&l.modelDelay, "model-delay", 0, "how long the model thinks")
 	f.IntVar(&l.ahead, "ahead", 1, "messages a chat has on the way at once")
 	f.IntVar(&l.history, "history", 20, "messages of history in a request to the model")
-	f.StringVar(&l.store, "store", "memory", "the daemon's store driver")
+	f.StringVar(&l.store, "store", "full", "how the daemon keeps its ledger: memory, fast or full; in -load also a list of them, to compare")
 	f.BoolVar(&l.doLoad, "load", true, "run the load at all")
 	f.BoolVar(&l.bare, "bare", false, "measure the bare program too, in turns with the daemon")
 	f.IntVar(&l.repeat, "repeat", 1, "runs of each")
@@ -121,6 +146,10 @@ func (l *loadtest) parse(args []string) error {
 	f.IntVar(&l.burst, "burst", 0, "so many chats write together to a model that takes a second (20)")
 	f.IntVar(&l.many, "many", 0, "so many chats speak once each (100000)")
 	f.DurationVar(&l.rest, "rest", 150*time.Second, "how long the daemon gets after -many; its memory manager cleans up every two minutes")
+	f.BoolVar(&l.crash, "crash", false, "kill the daemon at every fail point and at random times under load, instead of -load")
+	f.IntVar(&l.kills, "kills", 500, "how often at random times")
+	f.Uint64Var(&l.seed, "seed", uint64(time.Now().UnixNano()), "what the times are drawn from") //nolint:gosec // any number will do
+	f.StringVar(&l.failing, "failing", "", "the binary with fail points (default: build it)")
 	f.StringVar(&l.daemon, "daemon", "", "the daemon's binary (default: build it)")
 	f.StringVar(&l.json, "json", "", "also write the figures as JSON to this file, or - for standard output")
 	f.BoolVar(&l.keep, "keep", false, "keep the working folder with logs and configuration")
@@ -130,6 +159,15 @@ func (l *loadtest) parse(args []string) error {
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
+	for name := range strings.SplitSeq(l.store, ",") {
+		switch name = strings.TrimSpace(name); name {
+		case storeMemory, storeFast, storeFull:
+			l.stores = append(l.stores, name)
+		default:
+			return fmt.Errorf("-store: there is no %q, only memory, fast and full", name)
+		}
+	}
+	l.store = l.stores[len(l.stores)-1]
 	for text := range strings.SplitSeq(*rounds, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || n < 0 {
@@ -161,7 +199,7 @@ func (l *loadtest) measure(ctx context.Context) (err error) {
 	}()
 	if l.daemon == "" {
 		l.note("building the daemon")
-		if l.daemon, err = build(ctx, l.dir); err != nil {
+		if l.daemon, err = build(ctx, l.dir, ""); err != nil {
 			return err
 		}
 	}
@@ -177,6 +215,9 @@ func (l *loadtest) measure(ctx context.Context) (err error) {
 		return fmt.Errorf("find the daemon: %w", err)
 	}
 	l.report.BinaryMB = float64(info.Size()) / (1 << 20)
+	if l.crash {
+		return l.crashes(ctx)
+	}
 	if l.doLoad {
 		if err := l.loads(ctx); err != nil {
 			return err
@@ -185,21 +226,47 @@ func (l *loadtest) measure(ctx context.Context) (err error) {
 	return l.singles(ctx)
 }
 
+// crashes kills the daemon.
+func (l *loadtest) crashes(ctx context.Context) (err error) {
+	if l.failing == "" {
+		l.note("building the daemon with fail points")
+		if l.failing, err = build(ctx, l.dir, "failpoint"); err != nil {
+			return err
+		}
+	}
+	if l.failing, err = filepath.Abs(l.failing); err != nil {
+		return fmt.Errorf("find the daemon: %w", err)
+	}
+	l.note("%d kills at random times, seed %d", l.kills, l.seed)
+	crash, err := l.runCrash(ctx)
+	l.report.Crash = &crash
+	if err != nil {
+		return fmt.Errorf("crash: %w", err)
+	}
+	const interrupted = 200
+	l.note("%d interrupted chats", interrupted)
+	resume, err := l.runResume(ctx, interrupted)
+	if err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+	l.report.Resume = &resume
+	return nil
+}
+
 // loads runs daemon and bare in turns.
 func (l *loadtest) loads(ctx context.Context) error {
-	programs := []string{whoDaemon}
-	if l.bare {
-		programs = append(programs, whoBare)
-	}
 	for _, rounds := range l.rounds {
 		for range l.repeat {
-			for _, who := range programs {
-				l.note("%s: %d chats, %d tool rounds, %s", who, l.chats, rounds, l.duration)
-				res, err := l.load(ctx, who, rounds)
-				if err != nil {
-					return fmt.Errorf("%s: %w", who, err)
+			for _, store := range l.stores {
+				l.store = store
+				if err := l.loadOnce(ctx, whoDaemon, rounds); err != nil {
+					return err
 				}
-				l.report.Loads = append(l.report.Loads, res)
+			}
+			if l.bare {
+				if err := l.loadOnce(ctx, whoBare, rounds); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -213,6 +280,16 @@ func (l *loadtest) loads(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", whoDaemon, err)
 	}
 	l.report.Ahead = &res
+	return nil
+}
+
+func (l *loadtest) loadOnce(ctx context.Context, who string, rounds int) error {
+	l.note("%s: %d chats, %d tool rounds, %s", who, l.chats, rounds, l.duration)
+	res, err := l.load(ctx, who, rounds)
+	if err != nil {
+		return fmt.Errorf("%s: %w", who, err)
+	}
+	l.report.Loads = append(l.report.Loads, res)
 	return nil
 }
 

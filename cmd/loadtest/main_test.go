@@ -153,6 +153,7 @@ func TestCommandLine(t *testing.T) {
 	for args, want := range map[string]string{
 		"-rounds x":   "not a number",
 		"-rounds -1":  "not a number",
+		"-store disk": "no \"disk\"",
 		"stray":       "unexpected argument",
 		"-unknown":    "not defined",
 		"-duration 3": "invalid value",
@@ -163,19 +164,19 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 	l := &loadtest{errOut: &strings.Builder{}}
-	if err := l.parse([]string{"-rounds", "0, 1,3"}); err != nil || !reflect.DeepEqual(l.rounds, []int{0, 1, 3}) {
+	if err := l.parse([]string{"-rounds", "0, 1,3", "-store", "memory, fast"}); err != nil || !reflect.DeepEqual(l.stores, []string{storeMemory, storeFast}) || !reflect.DeepEqual(l.rounds, []int{0, 1, 3}) {
 		t.Errorf("rounds %v, %v", l.rounds, err)
 	}
 }
 
 func TestReport(t *testing.T) {
 	r := &report{BinaryMB: 17.25, Loads: []loadResult{
-		{Who: whoDaemon, Rounds: 1, Turns: 70, TurnsPerSec: 70, CPUPerTurn: 0.6},
+		{Who: whoDaemon, Store: storeFull, Rounds: 1, Turns: 70, TurnsPerSec: 70, CPUPerTurn: 0.6},
 		{Who: whoBare, Rounds: 1, Turns: 100, TurnsPerSec: 100, CPUPerTurn: 0.4, Faults: faults{Lost: 1}},
 	}}
 	var out strings.Builder
 	r.table(&out)
-	for _, want := range []string{"binary 17.2 MB", "1 rounds: 70 % of bare's turns/s, CPU +0.200 ms a turn", "1 lost"} {
+	for _, want := range []string{"binary 17.2 MB", "1 rounds, full: 70 % of bare's turns/s, CPU +0.200 ms a turn", "1 lost"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}

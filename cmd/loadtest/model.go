@@ -3,10 +3,12 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
@@ -19,6 +21,7 @@ const (
 	modelKey  = "sk-loadtest-0123456789"
 	toolName  = "list_dir"
 	toolArgs  = `{"path":"."}`
+	countTool = "count_once" // of the build with fail points; must not run twice
 )
 
 // template is what every request of the daemon begins with: its system prompt
@@ -31,8 +34,12 @@ type template struct {
 // script is the fake model's mind: so many rounds with a tool, then an answer
 // with the tokens of the question.
 type script struct {
-	rounds int
-	delay  time.Duration
+	rounds  int
+	delay   time.Duration
+	jitter  time.Duration // up to so much more
+	once    bool          // every other chat's tool is one that must not run twice
+	trouble atomic.Pointer[func(string) providerstest.Response]
+	hanging atomic.Int64 // requests that were left without an answer
 
 	mu    sync.Mutex // requests come on many goroutines
 	first template
@@ -53,10 +60,44 @@ func (s *script) reply(r providerstest.Request) providerstest.Response {
 			done++
 		}
 	}
-	if done < s.rounds {
-		return providerstest.Response{Delay: s.delay, ToolCalls: []providerstest.Call{{Name: toolName, Arguments: toolArgs}}}
+	if trouble := s.trouble.Load(); trouble != nil {
+		return (*trouble)(question)
 	}
-	return providerstest.Response{Delay: s.delay, Content: answer(question)}
+	delay := s.delay
+	if s.jitter > 0 {
+		delay += rand.N(s.jitter) //nolint:gosec // a fake's moods
+	}
+	if done < s.rounds {
+		return providerstest.Response{Delay: delay, ToolCalls: []providerstest.Call{s.call(question)}}
+	}
+	return providerstest.Response{Delay: delay, Content: answer(question)}
+}
+
+// call is what the model does in a round with a tool.
+func (s *script) call(question string) providerstest.Call {
+	found := tokens(question)
+	if !s.once || len(found) == 0 || found[0][0]%2 == 1 {
+		return providerstest.Call{Name: toolName, Arguments: toolArgs}
+	}
+	var what strings.Builder
+	for _, t := range found {
+		what.WriteString(token(t[0], t[1]))
+	}
+	return providerstest.Call{Name: countTool, Arguments: `{"what":"` + what.String() + `"}`}
+}
+
+// hang makes the model leave everything without an answer, or answer again.
+func (s *script) hang(on bool) {
+	if !on {
+		s.trouble.Store(nil)
+		return
+	}
+	s.hanging.Store(0)
+	trouble := func(string) providerstest.Response {
+		s.hanging.Add(1)
+		return providerstest.Response{Hang: true}
+	}
+	s.trouble.Store(&trouble)
 }
 
 // answer repeats the tokens of a question, in order.

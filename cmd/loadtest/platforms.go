@@ -29,6 +29,8 @@ type rig struct {
 	servers  []*http.Server
 	serving  sync.WaitGroup
 	closers  []func()
+	telegram *telegramtest.Server
+	discord  *discordtest.Server
 	refused  func() []string // what the model refused as invalid
 	failedMu sync.Mutex      // guards failed: the servers' goroutines end at any time
 	failed   []error
@@ -38,12 +40,13 @@ type rig struct {
 type rigConfig struct {
 	telegram, discord int // chats
 	rounds            int
-	delay             time.Duration
+	delay, jitter     time.Duration // of the model
+	once              bool          // see script
 }
 
 // newRig starts the fakes on loopback ports.
 func newRig(ctx context.Context, cfg rigConfig) (*rig, error) {
-	r := &rig{model: &script{rounds: cfg.rounds, delay: cfg.delay}, firstPoll: make(chan time.Time, 1)}
+	r := &rig{model: &script{rounds: cfg.rounds, delay: cfg.delay, jitter: cfg.jitter, once: cfg.once}, firstPoll: make(chan time.Time, 1)}
 	names := make([]string, 0, cfg.telegram+cfg.discord)
 
 	telegram := telegramtest.New()
@@ -60,7 +63,9 @@ func newRig(ctx context.Context, cfg rigConfig) (*rig, error) {
 		})
 	}
 
-	discord := discordtest.New(discordtest.Options{NoRecord: true, OnSend: func(s discordtest.Sent) {
+	r.telegram = telegram
+
+	discord := discordtest.New(discordtest.Options{NoRecord: true, History: 1000, OnSend: func(s discordtest.Sent) {
 		r.book.heard("d"+s.ChannelID, s.Content, time.Now())
 	}})
 	for i := range cfg.discord {
@@ -69,6 +74,7 @@ func newRig(ctx context.Context, cfg rigConfig) (*rig, error) {
 		names = append(names, "d"+dm)
 		r.say = append(r.say, func(text string) { discord.Say(dm, user, text) })
 	}
+	r.discord = discord
 	r.book = newBook(names)
 
 	model := providerstest.NewServer(providerstest.ServerConfig{

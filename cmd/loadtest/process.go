@@ -26,9 +26,10 @@ type process struct {
 // stopGrace is how long the program may take to stop.
 const stopGrace = 30 * time.Second
 
-// startProcess runs a program whose log goes into a file.
-func startProcess(ctx context.Context, logFile, name string, args ...string) (*process, error) {
-	log, err := os.Create(logFile)
+// startProcess runs a program whose log is added to a file. env is what its
+// environment has beside this one's.
+func startProcess(ctx context.Context, logFile string, env []string, name string, args ...string) (*process, error) {
+	log, err := os.OpenFile(logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // in the rig's own folder
 	if err != nil {
 		return nil, fmt.Errorf("create the log: %w", err)
 	}
@@ -36,6 +37,7 @@ func startProcess(ctx context.Context, logFile, name string, args ...string) (*p
 	p.cmd = exec.CommandContext(ctx, name, args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Dir = filepath.Dir(logFile)
+	p.cmd.Env = append(os.Environ(), env...)
 	p.started = time.Now()
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), log.Close())
@@ -70,6 +72,23 @@ func (p *process) stop() error {
 		return fmt.Errorf("the program stopped with %w; its log: %s", p.err, p.tail())
 	}
 	return nil
+}
+
+// kill ends the program the way a power cut does and returns when it is gone.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // if it has ended already, all the better
+	<-p.ended
+	_ = p.log.Close()
+}
+
+// killed reports whether the program was ended by SIGKILL.
+func (p *process) killed() bool {
+	exit, ok := errors.AsType[*exec.ExitError](p.err)
+	if !ok {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // tail returns the end of the log.
@@ -140,10 +159,10 @@ func (p *process) memory() (m memory, err error) {
 	return m, nil
 }
 
-// build compiles the daemon as it is shipped.
-func build(ctx context.Context, dir string) (string, error) {
-	path := filepath.Join(dir, "dragoman")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path,
+// build compiles the daemon as it is shipped, or with a tag.
+func build(ctx context.Context, dir, tag string) (string, error) {
+	path := filepath.Join(dir, "dragoman"+tag)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", tag, "-ldflags", "-s -w", "-o", path, //nolint:gosec // the tags are ours
 		"github.com/dragoman-chat/dragoman/cmd/dragoman")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

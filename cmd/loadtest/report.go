@@ -15,6 +15,9 @@ type report struct {
 	Idle     *idleResult  `json:"idle,omitempty"`
 	Burst    *burstResult `json:"burst,omitempty"`
 	Many     *manyResult  `json:"many,omitempty"`
+
+	Crash  *crashResult  `json:"crash,omitempty"`
+	Resume *resumeResult `json:"resume,omitempty"`
 }
 
 // faulty reports whether the daemon did something it must never do. The bare
@@ -24,6 +27,9 @@ func (r *report) faulty() bool {
 		if l.Who == whoDaemon && (l.Faults.any() || l.Refused > 0 || l.Turns == 0) {
 			return true
 		}
+	}
+	if r.Crash != nil && r.Crash.bad() || r.Resume != nil && r.Resume.Faults.any() {
+		return true
 	}
 	return r.Burst != nil && r.Burst.Faults.any() || r.Many != nil && r.Many.Faults.any()
 }
@@ -42,10 +48,10 @@ func (r *report) table(out io.Writer) {
 	}
 	if len(r.Loads) > 0 {
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(w, "program\tchats\tahead\trounds\tturns\tturns/s\tCPU ms/turn\tp50 ms\tp99 ms\tmax ms\trequest B\tRSS start\tRSS load\tto poll ms\tto ready ms\t faults\t")
+		fmt.Fprintln(w, "program\tstore\tchats\tahead\trounds\tturns\tturns/s\tCPU ms/turn\tp50 ms\tp99 ms\tmax ms\trequest B\tRSS start\tRSS load\tto poll ms\tto ready ms\t faults\t")
 		for _, l := range r.all() {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%.0f\t%.3f\t%.1f\t%.1f\t%.1f\t%d\t%.1f\t%.1f\t%.0f\t%.0f\t %s\t\n",
-				l.Who, l.Chats, l.Ahead, l.Rounds, l.Turns, l.TurnsPerSec, l.CPUPerTurn, l.P50, l.P99, l.Max, l.RequestBytes,
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%.0f\t%.3f\t%.1f\t%.1f\t%.1f\t%d\t%.1f\t%.1f\t%.0f\t%.0f\t %s\t\n",
+				l.Who, l.Store, l.Chats, l.Ahead, l.Rounds, l.Turns, l.TurnsPerSec, l.CPUPerTurn, l.P50, l.P99, l.Max, l.RequestBytes,
 				l.Start.RSS, l.Load.RSS, l.ToPoll, l.ToReady, l.Faults)
 		}
 		_ = w.Flush() // as little to do about it as about any other print
@@ -59,34 +65,65 @@ func (r *report) table(out io.Writer) {
 		fmt.Fprintf(out, "burst of %d chats, model %.0f ms: p50 %.0f ms, p99 %.0f ms, max %.0f ms; %s\n",
 			b.Chats, b.Delay, b.P50, b.P99, b.Max, b.Faults)
 	}
+	r.crashes(out)
 	if m := r.Many; m != nil {
 		fmt.Fprintf(out, "%d chats once each in %.0f s: RssAnon %.1f MB before, %.1f MB at the end, %.1f MB after a rest (%.0f bytes a chat), threads %d to %d; %s\n",
 			m.Chats, m.Seconds, m.Before.Anon, m.Peak.Anon, m.After.Anon, m.PerChat, m.Before.Threads, m.After.Threads, m.Faults)
 	}
 }
 
-// ratios compares the daemon with the bare program, by the mean of their runs.
-func (r *report) ratios(out io.Writer) {
-	var seen []int
-	for _, l := range r.Loads {
-		if slices.Contains(seen, l.Rounds) {
-			continue
+// crashes writes what became of everything under kills.
+func (r *report) crashes(out io.Writer) {
+	if c := r.Crash; c != nil {
+		fmt.Fprintf(out, "crash: %d kills at random, %d at fail points, %d messages: %s; doubled with an excuse %d (up to %.0f ms before the kill), logged as possible %d; %d runs of a tool that must not run twice, %d repeated; longest recovery %.0f ms\n",
+			c.Kills, c.Points, c.Asked, c.Faults, c.Excused, c.Longest, c.Logged, c.Counted, c.Repeated, c.Recovery)
+		for _, note := range c.Notes {
+			fmt.Fprintln(out, "  "+note)
 		}
-		seen = append(seen, l.Rounds)
-		daemon, bare := r.mean(whoDaemon, l.Rounds), r.mean(whoBare, l.Rounds)
-		if daemon.Turns == 0 || bare.Turns == 0 {
-			continue
-		}
-		fmt.Fprintf(out, "%d rounds: %.0f %% of bare's turns/s, CPU %+.3f ms a turn, p50 %+.1f ms, p99 %+.1f ms\n",
-			l.Rounds, 100*daemon.TurnsPerSec/bare.TurnsPerSec, daemon.CPUPerTurn-bare.CPUPerTurn,
-			daemon.P50-bare.P50, daemon.P99-bare.P99)
+	}
+	if c := r.Resume; c != nil {
+		fmt.Fprintf(out, "resume: %d interrupted chats: ready after %.0f ms, first answer after %.0f ms, all after %.0f ms; %s\n",
+			c.Chats, c.ToReady, c.First, c.All, c.Faults)
 	}
 }
 
-func (r *report) mean(who string, rounds int) (m loadResult) {
+// ratios compares each ledger with the bare program and with the first ledger
+// of the list, by the mean of their runs.
+func (r *report) ratios(out io.Writer) {
+	var rounds []int
+	var stores []string
+	for _, l := range r.Loads {
+		if !slices.Contains(rounds, l.Rounds) {
+			rounds = append(rounds, l.Rounds)
+		}
+		if l.Who == whoDaemon && !slices.Contains(stores, l.Store) {
+			stores = append(stores, l.Store)
+		}
+	}
+	for _, n := range rounds {
+		for _, store := range stores {
+			daemon := r.mean(whoDaemon, store, n)
+			r.ratio(out, n, store, daemon, "bare", r.mean(whoBare, "", n))
+			if store != stores[0] {
+				r.ratio(out, n, store, daemon, stores[0], r.mean(whoDaemon, stores[0], n))
+			}
+		}
+	}
+}
+
+func (r *report) ratio(out io.Writer, rounds int, store string, daemon loadResult, name string, other loadResult) {
+	if daemon.Turns == 0 || other.Turns == 0 {
+		return
+	}
+	fmt.Fprintf(out, "%d rounds, %s: %.0f %% of %s's turns/s, CPU %+.3f ms a turn, p50 %+.1f ms, p99 %+.1f ms\n",
+		rounds, store, 100*daemon.TurnsPerSec/other.TurnsPerSec, name, daemon.CPUPerTurn-other.CPUPerTurn,
+		daemon.P50-other.P50, daemon.P99-other.P99)
+}
+
+func (r *report) mean(who, store string, rounds int) (m loadResult) {
 	n := 0.0
 	for _, l := range r.Loads {
-		if l.Who != who || l.Rounds != rounds {
+		if l.Who != who || l.Store != store || l.Rounds != rounds {
 			continue
 		}
 		n++
