@@ -72,6 +72,11 @@ type Step struct {
 	CallID  string            // StepBegin, StepEnd
 	Tool    string            // StepBegin, StepEnd
 	Message providers.Message // StepReply: the assistant's; StepEnd: the tool's
+
+	Time    time.Time       // when it was written; zero: not known
+	Took    time.Duration   // StepReply, StepEnd: how long the model, the tool took
+	Usage   providers.Usage // StepReply: what it cost; zero: not known
+	Request string          // StepReply: the providers.Fingerprint of what the model was sent
 }
 
 // Entry is one message of a conversation's history.

@@ -60,6 +60,10 @@ type Record struct {
 	Finish  string            // RecordReply: the model's finish reason
 
 	Idempotent bool // RecordBegin: the call may be run again
+
+	Request string           // RecordReply: the providers.Fingerprint of what the model was sent
+	Usage   *providers.Usage // RecordReply: what it cost; nil if the model does not tell
+	Took    time.Duration    // RecordReply: until the reply was there; RecordEnd: until the result was
 }
 
 // EventKind says what an Event tells.

@@ -67,6 +67,7 @@ type table struct {
 	byName map[string]*entry
 	sorted []*entry
 	defs   []providers.ToolDefinition
+	digest func() string // of defs, see providers.ToolsDigest; made when it is first asked for
 }
 
 // NewToolRegistry returns an empty registry that logs nothing.
@@ -257,6 +258,7 @@ func newTable(base *table, sorted []*entry) *table {
 		t.byName[e.name] = e
 		t.defs[i] = e.def
 	}
+	t.digest = sync.OnceValue(func() string { return providers.ToolsDigest(t.defs) })
 	return t
 }
 

@@ -68,6 +68,7 @@ type loop struct {
 	channel, chatID string
 	prefix          string              // of the calls' ids, when the loop runs within a tool
 	wire            []providers.Message // what the provider is sent
+	request         string              // the fingerprint of what it was sent last
 	res             *ToolLoopResult
 }
 
@@ -111,14 +112,11 @@ func (l *loop) ask(ctx context.Context, round int, tools *ToolRegistry) (reply p
 	if ctx.Err() != nil {
 		return reply, "", ended(ctx, round)
 	}
-	var defs []providers.ToolDefinition
-	if tools != nil {
-		defs = tools.table().defs
-	}
 	l.event(Event{Kind: EventModelStart, Round: round})
 	began := time.Now()
-	resp, err := l.chat(ctx, defs)
-	l.event(Event{Kind: EventModelEnd, Round: round, Response: resp, Err: err, Duration: time.Since(began)})
+	resp, err := l.chat(ctx, tools)
+	took := time.Since(began)
+	l.event(Event{Kind: EventModelEnd, Round: round, Response: resp, Err: err, Duration: took})
 	if err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", ended(ctx, round), err)
@@ -137,15 +135,17 @@ func (l *loop) ask(ctx context.Context, round int, tools *ToolRegistry) (reply p
 	if round <= l.cfg.MaxIterations {
 		reply.ToolCalls = tidyCalls(resp.ToolCalls)
 	}
-	if err := l.checkpoint(ctx, Record{Kind: RecordReply, Round: round, Message: reply, Finish: resp.FinishReason}); err != nil {
+	record := Record{Kind: RecordReply, Round: round, Message: reply, Finish: resp.FinishReason, Request: l.request, Usage: resp.Usage, Took: took}
+	if err := l.checkpoint(ctx, record); err != nil {
 		return reply, "", err
 	}
 	l.add(reply)
 	return reply, resp.FinishReason, nil
 }
 
-// chat calls the provider; a panic in it is its failure.
-func (l *loop) chat(ctx context.Context, defs []providers.ToolDefinition) (resp *providers.LLMResponse, err error) {
+// chat calls the provider and offers it tools, nil for none; a panic in it is
+// its failure.
+func (l *loop) chat(ctx context.Context, tools *ToolRegistry) (resp *providers.LLMResponse, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			resp, err = nil, &ProviderPanicError{Value: p, Stack: debug.Stack()}
@@ -154,11 +154,22 @@ func (l *loop) chat(ctx context.Context, defs []providers.ToolDefinition) (resp 
 	if l.cfg.Provider == nil {
 		return nil, errors.New("no provider is configured")
 	}
+	var offered table
+	if tools != nil {
+		offered = *tools.table()
+	}
 	sent := slices.Clip(l.wire)
 	if l.cfg.Shape != nil {
 		sent = slices.Clip(l.cfg.Shape(sent))
 	}
-	resp, err = l.cfg.Provider.Chat(ctx, sent, slices.Clip(defs), l.cfg.Model, l.cfg.LLMOptions)
+	if l.cfg.Checkpoint != nil {
+		digest := providers.ToolsDigest(nil)
+		if tools != nil {
+			digest = offered.digest()
+		}
+		l.request = providers.Fingerprint(sent, digest, l.cfg.Model, l.cfg.LLMOptions)
+	}
+	resp, err = l.cfg.Provider.Chat(ctx, sent, slices.Clip(offered.defs), l.cfg.Model, l.cfg.LLMOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +243,7 @@ func (l *loop) call(ctx context.Context, round int, tc providers.ToolCall, finis
 
 	m := providers.Message{Role: providers.RoleTool, Content: resultText(result), ToolCallID: tc.ID}
 	l.add(m)
-	err = l.checkpoint(ctx, Record{Kind: RecordEnd, Round: round, Call: call.Call, Message: m, Result: result})
+	err = l.checkpoint(ctx, Record{Kind: RecordEnd, Round: round, Call: call.Call, Message: m, Result: result, Took: took})
 	l.event(Event{Kind: EventToolEnd, Round: round, Call: call.Call, Result: result, Duration: took})
 	return true, err
 }

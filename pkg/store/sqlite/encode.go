@@ -176,8 +176,12 @@ func decodeEntries(session string, body []byte) (entries []store.Entry, err erro
 	return entries, d.err()
 }
 
+// stepForm is the form of steps that tell when they were, how long they took
+// and what they cost; form is that of those which do not.
+const stepForm = 2
+
 func encodeSteps(steps []store.Step) ([]byte, error) {
-	e := encoder{form}
+	e := encoder{stepForm}
 	for i := range steps {
 		s := &steps[i]
 		e.string(string(s.Kind))
@@ -188,15 +192,37 @@ func encodeSteps(steps []store.Step) ([]byte, error) {
 		if err := e.message(&s.Message); err != nil {
 			return nil, err
 		}
+		if s.Time.IsZero() {
+			e.int(0)
+		} else {
+			e.int(micros(s.Time))
+		}
+		e.int(int64(s.Took))
+		e.int(int64(s.Usage.PromptTokens))
+		e.int(int64(s.Usage.CompletionTokens))
+		e.int(int64(s.Usage.TotalTokens))
+		e.string(s.Request)
 	}
 	return e, nil
 }
 
 func decodeSteps(turn string, body []byte) (steps []store.Step, err error) {
+	full := len(body) > 0 && body[0] == stepForm
+	if full {
+		body = append([]byte{form}, body[1:]...)
+	}
 	d := decode(body)
 	for d.more() {
 		s := store.Step{Turn: turn, Kind: store.StepKind(d.string()), Round: int(d.int())}
 		s.Finish, s.CallID, s.Tool, s.Message = d.string(), d.string(), d.string(), d.message()
+		if full {
+			if us := d.int(); us != 0 {
+				s.Time = instant(us)
+			}
+			s.Took = time.Duration(d.int())
+			s.Usage = providers.Usage{PromptTokens: int(d.int()), CompletionTokens: int(d.int()), TotalTokens: int(d.int())}
+			s.Request = d.string()
+		}
 		steps = append(steps, s)
 	}
 	return steps, d.err()
