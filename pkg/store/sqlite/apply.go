@@ -12,7 +12,8 @@ import (
 // what would have to be read again for every change. The writer's goroutine
 // owns it.
 type ledger struct {
-	c *conn
+	c    *conn
+	busy time.Duration
 
 	inbox, outbox, turns, sessions int64 // the last number given away; never taken back
 
@@ -20,6 +21,7 @@ type ledger struct {
 	peak   int                  // how many were open at once
 	recent map[string]*session  // by name; some of them
 	stale  bool                 // open and recent may say more than the file does
+	forgot bool                 // something was forgotten in the transaction
 }
 
 type openTurn struct {
@@ -93,6 +95,9 @@ func (l *ledger) write(jobs []*job) error {
 		return nil
 	})
 	l.stale = err != nil
+	if l.forgot {
+		_ = l.clear() // what was forgotten is committed, and that is what counts
+	}
 	return err
 }
 

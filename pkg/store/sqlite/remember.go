@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"fmt"
 	"slices"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
@@ -179,6 +180,7 @@ func (l *ledger) forget(c *change) error {
 	if len(c.forget) == 0 {
 		return nil
 	}
+	l.forgot = true
 	err := each(c.forget, func(name *string) error {
 		s, err := l.session(*name, false)
 		if err != nil || s == nil {
@@ -204,6 +206,21 @@ func (l *ledger) forget(c *change) error {
 		return err
 	}
 	return b.erase(l.c)
+}
+
+// clear empties the log, where a page is still as it was before something was
+// forgotten. Somebody who reads may be in the way; then the log is written over
+// as time goes by.
+func (l *ledger) clear() error {
+	l.forgot = false
+	return first(
+		func() error { _, err := l.c.exec("PRAGMA busy_timeout = 50"); return err },
+		func() error { _, err := l.c.exec("PRAGMA wal_checkpoint(TRUNCATE)"); return err },
+		func() error {
+			_, err := l.c.exec(fmt.Sprintf("PRAGMA busy_timeout = %d", l.busy.Milliseconds()))
+			return err
+		},
+	)
 }
 
 // belongings are the rows of some sessions outside their histories. Nothing

@@ -172,16 +172,19 @@ func openLedger(file string, o Options) (*ledger, error) {
 	if err := private(file); err != nil {
 		return nil, fmt.Errorf("the ledger cannot be written: %w", err)
 	}
+	// What is erased is overwritten (secure_delete), also where a row has moved
+	// away from.
+	//
 	// The data of a file and what is needed to read it is what a commit has to
 	// wait for; its time stamps are not. Where there is no such call, nothing
 	// changes.
 	_, _ = engine.Fdatasync(true)
 	c, err := dial(file, "rw", o.busy, "journal_mode(WAL)", "synchronous("+word+")",
-		"secure_delete(FAST)", "cache_size(-4096)", "wal_autocheckpoint(2000)", "journal_size_limit(16777216)", "temp_store(MEMORY)")
+		"secure_delete(ON)", "cache_size(-4096)", "wal_autocheckpoint(2000)", "journal_size_limit(16777216)", "temp_store(MEMORY)")
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{c: c}
+	l := &ledger{c: c, busy: o.busy}
 	if err := migrate(c); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
