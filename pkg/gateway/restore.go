@@ -29,6 +29,7 @@ func (g *Gateway) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("gateway: read background tasks: %w", err)
 	}
+	g.logUnsent(unsent)
 	g.senders.enqueue(unsent)
 	if err := g.restoreLanes(ctx); err != nil {
 		return err
@@ -38,6 +39,17 @@ func (g *Gateway) restore(ctx context.Context) error {
 	}
 	g.clock.start() //nolint:contextcheck // the clock lives as long as the gateway, not as this call
 	return nil
+}
+
+// logUnsent says which messages an earlier process left without a receipt. It
+// may have sent them: a receipt is not waited for. A platform that recognises a
+// repetition shows them once all the same.
+func (g *Gateway) logUnsent(rows []store.Outbound) {
+	for _, row := range rows {
+		m := row.Message
+		g.log.Warn("message without a receipt, sending it again", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn,
+			"may_appear_twice", true)
+	}
 }
 
 // restoreLanes takes up turns that did not end and messages that wait.

@@ -2,14 +2,17 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/store"
+	"github.com/dragoman-chat/dragoman/pkg/store/mem"
 )
 
 func TestStrike(t *testing.T) {
@@ -118,6 +121,34 @@ func TestPoisonedTurnIsSetAside(t *testing.T) {
 		}
 		if alone.Load() == 0 {
 			t.Error("the turn never ran alone")
+		}
+	})
+}
+
+// What an earlier process left without a receipt it may have sent: each such
+// message is sent again, and logged.
+func TestUnsentMessagesAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := mem.New()
+		var rows []store.Outbound
+		for _, key := range []string{"k1", "k2"} {
+			rows = append(rows, store.Outbound{Turn: "t", Message: bus.OutboundMessage{
+				Address: bus.Address{Channel: "fake", ChatID: "1"}, Key: key, Text: "text " + key,
+			}})
+		}
+		if _, err := ledger.Apply(t.Context(), store.Tx{Send: rows}); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		r := start(t, fakeModel(echo), func(c *Config) {
+			c.Store, c.Log = keep{ledger}, slog.New(slog.NewTextHandler(&log, nil))
+		})
+		r.wantTexts("1", "text k1", "text k2")
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "may_appear_twice=true"); n != 2 {
+			t.Errorf("%d of 2 messages were logged: %s", n, log.String())
 		}
 	})
 }
