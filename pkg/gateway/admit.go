@@ -46,6 +46,10 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 		if m.Kind == bus.KindFollowUp {
 			return errors.New("gateway: admit: a follow-up cannot come from outside")
 		}
+		if m.Kind == bus.KindEdited || m.Kind == bus.KindDeleted {
+			tx.Amend = append(tx.Amend, store.Amend{Channel: m.Channel, ID: m.Amends, Text: m.Text, Args: m.Args, Deleted: m.Kind == bus.KindDeleted})
+			continue
+		}
 		m.Principal = bus.Principal(m.Channel, m.Sender.ID)
 		m.SessionKey = m.String()
 		m.Hops, m.FollowUp = 0, nil
@@ -54,7 +58,7 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 		case accept:
 			tx.Admit = append(tx.Admit, m)
 		case refuse:
-			if g.strange.first(m.Principal) {
+			if g.mayRefuse(m) {
 				told = append(told, m.Principal)
 				tx.Send = append(tx.Send, g.refusal(m)...)
 			}
@@ -81,6 +85,10 @@ func (g *Gateway) admit(ctx context.Context, tx store.Tx) error {
 	failpoint.Hit("admit/after")
 	if res.Duplicates > 0 {
 		g.log.Info("duplicates dropped", "count", res.Duplicates)
+	}
+	for _, row := range res.Amended {
+		deleted := slices.ContainsFunc(tx.Amend, func(a store.Amend) bool { return a.Deleted && a.ID == row.Message.ID && a.Channel == row.Message.Channel })
+		g.lanes.amend(row, deleted)
 	}
 	g.senders.enqueue(res.Queued)
 	for rows := res.Admitted; len(rows) > 0; {
@@ -176,6 +184,27 @@ func (g *Gateway) Known() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Strangers who are told at once on a channel, and how fast the right to tell
+// more of them comes back, per second. Whoever comes beyond that is told when
+// they write again.
+const (
+	refusalBurst = 20
+	refusalRate  = 0.5
+)
+
+// mayRefuse reports whether the sender of m is to be told how to be let in: once,
+// and not so many at a time that they would hold up the answers to others.
+func (g *Gateway) mayRefuse(m bus.InboundMessage) bool {
+	if !g.strange.first(m.Principal) {
+		return false
+	}
+	if wait, _ := g.turnRate.try("refusal/"+m.Channel, refusalRate, refusalBurst); wait > 0 {
+		g.strange.forget([]string{m.Principal})
+		return false
+	}
+	return true
 }
 
 // refusal tells a stranger how to be let in, and the operator which line

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
@@ -188,6 +189,31 @@ func TestNothingIsLeftOfQuietConversations(t *testing.T) {
 		}
 		if n := len(r.senders.waiting) + len(r.senders.rates.m); n != 0 {
 			t.Errorf("%d waiters and rates are left", n)
+		}
+	})
+}
+
+// Strangers who come in crowds are told by and by, and keep nobody's answer
+// from being sent.
+func TestCrowdOfStrangersHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ch := rated{newFakeChannel("fake"), channels.Rates{GlobalPerSec: 10}}
+		ch.gate = channels.Gate{AllowUsers: []string{"friend"}}
+		r := start(t, fakeModel(echo), func(c *Config) { c.Channels = []channels.Channel{ch} })
+		r.ch = ch.fakeChannel
+		for i := range 500 {
+			id := fmt.Sprint("s", i)
+			r.say(r.ch.from(id, id, "hello"))
+		}
+		r.say(r.ch.from("1", "friend", "hello"))
+		time.Sleep(5 * time.Second)
+		r.wantTexts("1", "re: hello")
+		time.Sleep(time.Minute)
+		r.say(r.ch.from("s499", "s499", "hello?"), r.ch.from("s499", "s499", "hello!"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := r.ch.texts("s499"); len(got) != 1 {
+			t.Errorf("one of the crowd was told %q a minute later", got)
 		}
 	})
 }
