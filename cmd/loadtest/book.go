@@ -81,7 +81,7 @@ type chatBook struct {
 	writing sync.Mutex // held while a message is entered and handed over, so that both happen in one order
 	asked   []asked
 	newest  int           // highest n that was answered, -1 for none
-	heard   chan struct{} // a token is put in for each answer
+	heard   chan struct{} // something is put in for each answer
 }
 
 // book keeps account of every message: asked, served, answered in its chat and
@@ -142,6 +142,9 @@ func (b *book) heard(name, text string, at time.Time) {
 		if len(b.strays) < 5 {
 			b.strays = append(b.strays, name+": "+text)
 		}
+		if i, known := b.index[name]; known {
+			b.chats[i].hear()
+		}
 		return
 	}
 	here, known := b.index[name]
@@ -170,6 +173,11 @@ func (b *book) answer(c *chatBook, n int, at time.Time) {
 		b.answers++
 		b.delays = append(b.delays, at.Sub(a.served))
 	}
+	c.hear()
+}
+
+// hear lets whoever waits for an answer go on.
+func (c *chatBook) hear() {
 	select {
 	case c.heard <- struct{}{}:
 	default:

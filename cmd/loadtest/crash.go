@@ -70,6 +70,8 @@ type crasher struct {
 
 	stop chan struct{} // closed: nobody writes any more
 	load sync.WaitGroup
+
+	silent sync.Once
 }
 
 // span is when a kill happened: between two moments.
@@ -77,16 +79,28 @@ type span struct{ from, to time.Time }
 
 // runCrash kills the daemon at every fail point and at random times under load.
 func (l *loadtest) runCrash(ctx context.Context) (crashResult, error) {
+	return l.underLoad(ctx, crashAhead, func(c *crasher) error {
+		if err := c.atPoints(ctx); err != nil {
+			return err
+		}
+		return c.atRandom(ctx)
+	})
+}
+
+// underLoad runs play while chats write, each with so many messages ahead of
+// the answers, then lets everything be answered and closes the books. play
+// starts and ends the daemon's processes.
+func (l *loadtest) underLoad(ctx context.Context, ahead int, play func(*crasher) error) (crashResult, error) {
 	r, err := newRig(ctx, rigConfig{telegram: crashTelegram, discord: crashDiscord, rounds: 1, jitter: 30 * time.Millisecond, once: true})
 	if err != nil {
 		return crashResult{}, err
 	}
 	c := &crasher{l: l, r: r, stop: make(chan struct{}), rnd: rand.New(rand.NewPCG(l.seed, 0))} //nolint:gosec // to be repeated, not to be secret
-	err = c.run(ctx)
+	err = c.run(ctx, ahead, play)
 	return c.res, errors.Join(err, r.close())
 }
 
-func (c *crasher) run(ctx context.Context) (err error) {
+func (c *crasher) run(ctx context.Context, ahead int, play func(*crasher) error) (err error) {
 	if c.home, err = c.l.newHome(ctx, c.r, true, false); err != nil {
 		return err
 	}
@@ -96,19 +110,21 @@ func (c *crasher) run(ctx context.Context) (err error) {
 	if err := c.warmUp(ctx); err != nil {
 		return err
 	}
-	for i := range len(c.r.say) * crashAhead {
+	for i := range len(c.r.say) * ahead {
 		c.load.Go(func() { c.chat(ctx, i%len(c.r.say)) })
 	}
-	err = c.atPoints(ctx)
-	if err == nil {
-		err = c.atRandom(ctx)
-	}
-	close(c.stop)
-	c.load.Wait()
+	err = play(c)
+	c.quiet()
 	if err != nil {
 		return err
 	}
 	return c.finish(ctx)
+}
+
+// quiet makes the chats stop writing.
+func (c *crasher) quiet() {
+	c.silent.Do(func() { close(c.stop) })
+	c.load.Wait()
 }
 
 // warmUp lets each chat speak once: a private channel of Discord that was never

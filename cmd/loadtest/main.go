@@ -147,6 +147,7 @@ func (l *loadtest) parse(args []string) error {
 	f.IntVar(&l.many, "many", 0, "so many chats speak once each (100000)")
 	f.DurationVar(&l.rest, "rest", 150*time.Second, "how long the daemon gets after -many; its memory manager cleans up every two minutes")
 	f.BoolVar(&l.crash, "crash", false, "kill the daemon at every fail point and at random times under load, instead of -load")
+	f.BoolVar(&l.disturb, "disturb", false, "meet stops, a model that is away, a troubled platform and a full disk, instead of -load")
 	f.IntVar(&l.kills, "kills", 500, "how often at random times")
 	f.Uint64Var(&l.seed, "seed", uint64(time.Now().UnixNano()), "what the times are drawn from") //nolint:gosec // any number will do
 	f.StringVar(&l.failing, "failing", "", "the binary with fail points (default: build it)")
@@ -216,7 +217,17 @@ func (l *loadtest) measure(ctx context.Context) (err error) {
 	}
 	l.report.BinaryMB = float64(info.Size()) / (1 << 20)
 	if l.crash {
-		return l.crashes(ctx)
+		if err := l.crashes(ctx); err != nil {
+			return err
+		}
+	}
+	if l.disturb {
+		if err := l.disturbances(ctx); err != nil {
+			return err
+		}
+	}
+	if l.crash || l.disturb {
+		return nil
 	}
 	if l.doLoad {
 		if err := l.loads(ctx); err != nil {
@@ -226,8 +237,8 @@ func (l *loadtest) measure(ctx context.Context) (err error) {
 	return l.singles(ctx)
 }
 
-// crashes kills the daemon.
-func (l *loadtest) crashes(ctx context.Context) (err error) {
+// findFailing builds the daemon with fail points, unless there is one.
+func (l *loadtest) findFailing(ctx context.Context) (err error) {
 	if l.failing == "" {
 		l.note("building the daemon with fail points")
 		if l.failing, err = build(ctx, l.dir, "failpoint"); err != nil {
@@ -236,6 +247,14 @@ func (l *loadtest) crashes(ctx context.Context) (err error) {
 	}
 	if l.failing, err = filepath.Abs(l.failing); err != nil {
 		return fmt.Errorf("find the daemon: %w", err)
+	}
+	return nil
+}
+
+// crashes kills the daemon.
+func (l *loadtest) crashes(ctx context.Context) error {
+	if err := l.findFailing(ctx); err != nil {
+		return err
 	}
 	l.note("%d kills at random times, seed %d", l.kills, l.seed)
 	crash, err := l.runCrash(ctx)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/channels/discord/discordtest"
@@ -30,6 +31,8 @@ type rig struct {
 	serving  sync.WaitGroup
 	closers  []func()
 	telegram *telegramtest.Server
+	people   []int64                                                       // Telegram's chats
+	sick     atomic.Pointer[func(http.ResponseWriter, *http.Request) bool] // answers instead of Telegram if it says so
 	discord  *discordtest.Server
 	refused  func() []string // what the model refused as invalid
 	failedMu sync.Mutex      // guards failed: the servers' goroutines end at any time
@@ -58,6 +61,7 @@ func newRig(ctx context.Context, cfg rigConfig) (*rig, error) {
 		user := telegram.AddUser("Ada", "")
 		chat := telegramtest.Chat{ID: user.ID}
 		names = append(names, "t"+strconv.FormatInt(user.ID, 10))
+		r.people = append(r.people, user.ID)
 		r.say = append(r.say, func(text string) {
 			telegram.Post(telegramtest.Message{From: &user, Chat: chat, Text: text})
 		})
@@ -131,6 +135,9 @@ func (r *rig) close() error {
 func (r *rig) tap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if !strings.HasSuffix(req.URL.Path, "/getUpdates") {
+			if sick := r.sick.Load(); sick != nil && (*sick)(w, req) {
+				return
+			}
 			h.ServeHTTP(w, req)
 			return
 		}

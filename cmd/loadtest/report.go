@@ -18,6 +18,8 @@ type report struct {
 
 	Crash  *crashResult  `json:"crash,omitempty"`
 	Resume *resumeResult `json:"resume,omitempty"`
+
+	Troubles []troubleResult `json:"troubles,omitempty"`
 }
 
 // faulty reports whether the daemon did something it must never do. The bare
@@ -29,6 +31,9 @@ func (r *report) faulty() bool {
 		}
 	}
 	if r.Crash != nil && r.Crash.bad() || r.Resume != nil && r.Resume.Faults.any() {
+		return true
+	}
+	if slices.ContainsFunc(r.Troubles, func(t troubleResult) bool { return t.Failed != "" }) {
 		return true
 	}
 	return r.Burst != nil && r.Burst.Faults.any() || r.Many != nil && r.Many.Faults.any()
@@ -66,6 +71,7 @@ func (r *report) table(out io.Writer) {
 			b.Chats, b.Delay, b.P50, b.P99, b.Max, b.Faults)
 	}
 	r.crashes(out)
+	r.troubled(out)
 	if m := r.Many; m != nil {
 		fmt.Fprintf(out, "%d chats once each in %.0f s: RssAnon %.1f MB before, %.1f MB at the end, %.1f MB after a rest (%.0f bytes a chat), threads %d to %d; %s\n",
 			m.Chats, m.Seconds, m.Before.Anon, m.Peak.Anon, m.After.Anon, m.PerChat, m.Before.Threads, m.After.Threads, m.Faults)
@@ -84,6 +90,21 @@ func (r *report) crashes(out io.Writer) {
 	if c := r.Resume; c != nil {
 		fmt.Fprintf(out, "resume: %d interrupted chats: ready after %.0f ms, first answer after %.0f ms, all after %.0f ms; %s\n",
 			c.Chats, c.ToReady, c.First, c.All, c.Faults)
+	}
+}
+
+// troubled writes how the troubles of an ordinary year were borne.
+func (r *report) troubled(out io.Writer) {
+	for _, t := range r.Troubles {
+		outcome := "ok"
+		if t.Failed != "" {
+			outcome = "FAILED: " + t.Failed
+		}
+		fmt.Fprintf(out, "%s: %s; %d messages, %s; doubled with an excuse %d, logged as possible %d\n",
+			t.Name, outcome, t.Asked, t.Faults, t.Excused, t.Logged)
+		for _, note := range t.Notes {
+			fmt.Fprintln(out, "  "+note)
+		}
 	}
 }
 
