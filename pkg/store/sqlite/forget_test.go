@@ -19,7 +19,7 @@ func TestForgottenIsOverwritten(t *testing.T) {
 	apply(t, s, store.Tx{
 		Begin:   &store.Turn{ID: "t", Session: "s", Inbound: []int64{rows[0].Seq}},
 		Steps:   []store.Step{{Turn: "t", Kind: store.StepReply, Tool: secret}},
-		History: []store.Entry{said("s", secret, 9000), said("s", secret, 10), said("other", "x", 10)},
+		History: []store.Entry{padded("s", secret, 9000), padded("s", secret, 10), padded("other", "x", 10)},
 		Undo:    []string{"s"}, Summaries: []store.Summary{{Session: "s", Text: secret, Keep: 1}},
 		Send:     []store.Outbound{{Turn: "t", Message: bus.OutboundMessage{Key: "k", Text: secret}}},
 		Receipts: []store.Receipt{{Key: "k"}},

@@ -15,12 +15,12 @@ func numbered(who string, n, size int) store.Tx {
 	return store.Tx{
 		Admit:   []bus.InboundMessage{{Address: bus.Address{Channel: "c", ChatID: who}, ID: id}},
 		Facts:   []store.Fact{{Key: "last/" + who, Value: fmt.Sprint(n)}},
-		History: []store.Entry{said(who, fmt.Sprint(n), size)},
+		History: []store.Entry{padded(who, fmt.Sprint(n), size)},
 		Send:    []store.Outbound{{Message: bus.OutboundMessage{Address: bus.Address{Channel: "c", ChatID: who}, Key: id}}},
 	}
 }
 
-func said(session, text string, size int) store.Entry {
+func padded(session, text string, size int) store.Entry {
 	e := store.Entry{Session: session}
 	e.Message.Content = text + strings.Repeat(" ", size)
 	return e
