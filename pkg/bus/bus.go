@@ -68,6 +68,11 @@ const (
 	// KindFollowUp is the result of a background task or a reminder that comes
 	// back to the conversation that asked. Only the gateway makes these.
 	KindFollowUp Kind = "follow_up"
+	// KindEdited says that the message Amends has another text now, and
+	// KindDeleted that its author took it back. Either only matters until the
+	// message is answered.
+	KindEdited  Kind = "edited"
+	KindDeleted Kind = "deleted"
 )
 
 // Quoted is text that came along with a message: what it replies to, or what
@@ -110,10 +115,13 @@ type InboundMessage struct {
 	// every platform.
 	ID string `json:"id"`
 	// MessageID is the platform's own id of the message, what a reply quotes.
-	MessageID string    `json:"message_id,omitempty"`
-	Sender    Sender    `json:"sender"`
-	Kind      Kind      `json:"kind"`
-	Time      time.Time `json:"time"` // when the platform says it was sent
+	MessageID string `json:"message_id,omitempty"`
+	// Amends is the ID of the message that a KindEdited or KindDeleted one is
+	// about; its own ID is another.
+	Amends string    `json:"amends,omitempty"`
+	Sender Sender    `json:"sender"`
+	Kind   Kind      `json:"kind"`
+	Time   time.Time `json:"time"` // when the platform says it was sent
 
 	Text   string  `json:"text,omitempty"`
 	Quoted *Quoted `json:"quoted,omitempty"`

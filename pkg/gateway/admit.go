@@ -87,7 +87,9 @@ func (g *Gateway) admit(ctx context.Context, tx store.Tx) error {
 		g.log.Info("duplicates dropped", "count", res.Duplicates)
 	}
 	for _, row := range res.Amended {
-		deleted := slices.ContainsFunc(tx.Amend, func(a store.Amend) bool { return a.Deleted && a.ID == row.Message.ID && a.Channel == row.Message.Channel })
+		deleted := slices.ContainsFunc(tx.Amend, func(a store.Amend) bool {
+			return a.Deleted && a.ID == row.Message.ID && a.Channel == row.Message.Channel
+		})
 		g.lanes.amend(row, deleted)
 	}
 	g.senders.enqueue(res.Queued)

@@ -43,8 +43,8 @@ type lane struct {
 	resumed []resumedTurn
 	chores  []func() // what is done between two turns
 
-	running context.CancelCauseFunc // ends the running turn, nil if none
-	changed chan struct{}           // 1 slot: something was added while the worker waits
+	running *job          // the turn that runs, nil if none
+	changed chan struct{} // 1 slot: something was added while the worker waits
 }
 
 type owed struct {
@@ -145,7 +145,8 @@ func (l *lanes) cancel(addr bus.Address, principal string, at int64) (turn bool,
 		return false, nil, false
 	}
 	if ln.running != nil {
-		ln.running(agent.ErrStopped)
+		ln.running.stopped = true
+		ln.running.cancel(agent.ErrStopped)
 		turn = true
 	}
 	if more = len(ln.behind) > 0; more {
@@ -240,6 +241,9 @@ type job struct {
 	resume *store.Turn
 	ctx    context.Context //nolint:containedctx // /stop may come before the worker has begun
 	cancel context.CancelCauseFunc
+
+	stopped bool                     // a /stop has come
+	amended map[int64]*store.Inbound // rows whose text has changed since; nil: taken back
 }
 
 // step is what a worker does next. The zero step means the lane is gone.
@@ -287,7 +291,7 @@ func (l *lanes) next(ln *lane) step {
 func (l *lanes) ready(ln *lane, j *job) *job {
 	j.ctx, j.cancel = context.WithCancelCause(l.g.work)
 	if j.turn() || j.rows[len(j.rows)-1].Message.Command == cmdCompact {
-		ln.running = j.cancel
+		ln.running = j
 	}
 	return j
 }

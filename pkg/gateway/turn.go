@@ -27,6 +27,7 @@ type turnState struct {
 	mu    sync.Mutex             // tools of the turn and its background tasks
 	said  map[bus.Address]string // last text the message tool sent, by conversation
 	fired map[string]struct{}    // asynchronous calls that have called back
+	steps []store.Step           // taken since the turn began, or began again
 }
 
 type turnStateKey struct{}
@@ -78,18 +79,18 @@ func (g *Gateway) turn(j *job) {
 	if j.resume != nil {
 		state.id, t.ID, t.Steps = j.resume.ID, j.resume.ID, j.resume.Steps
 	}
-	ctx := j.ctx
-
 	began := time.Now()
 	if j.resume == nil {
 		failpoint.Hit("turn/before-begin")
 		g.cfg.Store.Post(store.Tx{Begin: begin(state, j.rows, began)})
 		failpoint.Hit("turn/after-begin")
 	}
-	g.prepare(&t, state, j.rows)
-	out, err := g.runAgent(context.WithValue(ctx, turnStateKey{}, state), m, t, j.resume)
-
-	stopped := errors.Is(context.Cause(ctx), agent.ErrStopped)
+	out, err := g.answerRows(j, &t, state)
+	if len(j.rows) == 0 { // all of it was taken back
+		g.finish(m, state.id, store.Tx{End: []string{state.id}})
+		return
+	}
+	stopped := errors.Is(context.Cause(j.ctx), agent.ErrStopped)
 	if err != nil && !stopped && g.work.Err() != nil {
 		g.log.Warn("turn interrupted by the end of the daemon, it stays in the ledger",
 			"channel", m.Channel, "chat_id", m.ChatID, "message_id", m.MessageID, "turn_id", state.id, "duration", time.Since(began))
@@ -122,6 +123,24 @@ func (g *Gateway) turn(j *job) {
 	}
 }
 
+// answerRows runs the agent, again if the question changes meanwhile. Then it
+// goes on from the last step with the new question: what tools have done is not
+// done twice.
+func (g *Gateway) answerRows(j *job, t *agent.Turn, state *turnState) (agent.Outcome, error) {
+	for {
+		g.prepare(t, state, j.rows)
+		out, err := g.runAgent(context.WithValue(j.ctx, turnStateKey{}, state), state.msg, *t, j.resume)
+		if err == nil || !errors.Is(context.Cause(j.ctx), errAmended) || g.work.Err() != nil {
+			return out, err
+		}
+		g.lanes.again(j)
+		if len(j.rows) == 0 {
+			return out, err
+		}
+		t.Steps = append(t.Steps, state.takeSteps()...)
+	}
+}
+
 func begin(state *turnState, rows []store.Inbound, at time.Time) *store.Turn {
 	t := &store.Turn{ID: state.id, Address: state.msg.Address, Session: state.msg.SessionKey, Started: at}
 	t.Inbound = seqs(rows)
@@ -145,10 +164,11 @@ func author(m bus.InboundMessage) string { return "-" + bus.Key("author", m.Prin
 
 // prepare fills in what the agent tells us while it runs.
 func (g *Gateway) prepare(t *agent.Turn, state *turnState, rows []store.Inbound) {
-	for _, r := range rows {
-		t.Messages = append(t.Messages, r.Message)
+	t.Messages = messages(rows)
+	t.Journal = func(ctx context.Context, tx store.Tx, wait bool) error {
+		state.keepSteps(tx.Steps)
+		return g.journal(ctx, state, tx, wait)
 	}
-	t.Journal = func(ctx context.Context, tx store.Tx, wait bool) error { return g.journal(ctx, state, tx, wait) }
 	t.Show = func(call tools.Call, text string) []store.Outbound {
 		return g.rows(state.id, g.quoting(state.msg, bus.Key(call.Key(), "user"), text))
 	}
@@ -316,6 +336,21 @@ func (g *Gateway) logEvent(state *turnState, e tools.Event) {
 	if e.Kind == tools.EventModelEnd {
 		g.log.Debug("model answered", "turn_id", state.id, "iteration", e.Round, "duration", e.Duration, "err", e.Err)
 	}
+}
+
+// keepSteps remembers what the turn has done since it began or began again.
+func (s *turnState) keepSteps(steps []store.Step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps = append(s.steps, steps...)
+}
+
+func (s *turnState) takeSteps() []store.Step {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	steps := s.steps
+	s.steps = nil
+	return steps
 }
 
 func (s *turnState) say(to bus.Address, text string) {
