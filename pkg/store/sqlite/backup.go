@@ -10,9 +10,14 @@ import (
 	"time"
 )
 
-// ErrInUse is wrapped by Restore's error when another process uses the
-// directory.
-var ErrInUse = errors.New("the data directory is in use")
+// ErrInUse is what errors.Is finds in an error of Open and of Restore when
+// another process uses the directory.
+var ErrInUse = errors.New("another process uses the data directory")
+
+// inUseError says which one it is.
+type inUseError struct{ error }
+
+func (inUseError) Is(target error) bool { return target == ErrInUse }
 
 // Backup writes the ledger, as it is at this moment, into a new file that only
 // its owner can read. It reads beside the daemon, which goes on meanwhile; the
@@ -78,14 +83,8 @@ func restore(dir, file string) (aside string, u Unfinished, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", u, fmt.Errorf("the data directory cannot be made: %w", err)
 	}
-	lockFile := filepath.Join(dir, lockName)
-	l, err := acquire(lockFile)
+	l, err := acquire(filepath.Join(dir, lockName))
 	if err != nil {
-		if f, taken, busy := openLocked(lockFile); busy == nil && !taken {
-			err = fmt.Errorf("%w: %w", ErrInUse, err)
-		} else if taken {
-			_ = f.Close() // it was only a question
-		}
 		return "", u, err
 	}
 	defer func() { err = errors.Join(err, l.release()) }()
@@ -135,7 +134,7 @@ func copyFile(to, from string) (err error) {
 
 // check reads a whole ledger and says what is wrong with it. Nobody else has it.
 func check(file string) (u Unfinished, err error) {
-	r, err := openReader(file, "rw", "journal_mode(DELETE)")
+	r, err := openReader(file, "rw", 0, "journal_mode(DELETE)")
 	if err != nil {
 		return u, err
 	}
@@ -166,13 +165,14 @@ func putAside(file string) (aside string, err error) {
 	}
 	aside = file + ".before-" + time.Now().UTC().Format("20060102T150405.000")
 	for _, suffix := range []string{"", "-wal"} {
-		err := os.Link(file+suffix, aside+suffix)
-		switch {
-		case err == nil || suffix != "" && errors.Is(err, fs.ErrNotExist):
-		default: // a file system without second names
-			if err := os.Rename(file+suffix, aside+suffix); err != nil {
-				return "", err
-			}
+		if info, err := os.Stat(file + suffix); suffix != "" && (err != nil || info.Size() == 0) {
+			continue // all is in the file
+		}
+		if os.Link(file+suffix, aside+suffix) == nil {
+			continue
+		}
+		if err := os.Rename(file+suffix, aside+suffix); err != nil { // a file system without second names
+			return "", err
 		}
 	}
 	return aside, removeLogs(file)
@@ -185,21 +185,4 @@ func removeLogs(file string) error {
 		}
 	}
 	return nil
-}
-
-// InUse returns nil if no process uses dir, otherwise an error that wraps
-// ErrInUse and says which one does. It is true at the moment of asking only.
-func InUse(dir string) error {
-	path := filepath.Join(dir, lockName)
-	if _, err := os.Stat(path); err != nil {
-		return nil //nolint:nilerr // without the file nobody can hold it
-	}
-	f, taken, err := openLocked(path)
-	if err != nil {
-		return fmt.Errorf("store: look into %s: %w", dir, err)
-	}
-	if !taken {
-		return fmt.Errorf("store: %w: %w", ErrInUse, inUse(path))
-	}
-	return f.Close()
 }

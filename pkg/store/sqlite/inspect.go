@@ -27,15 +27,15 @@ var ErrNoLedger = errors.New("there is no ledger")
 // OpenReader opens the ledger in dir. A file of a newer or an older version, or
 // one that is no ledger, is refused with a sentence.
 func OpenReader(dir string) (*Reader, error) {
-	r, err := openReader(filepath.Join(dir, fileName), "ro")
+	r, err := openReader(filepath.Join(dir, fileName), "ro", int64(len(migrations)))
 	if err != nil {
 		return nil, fmt.Errorf("store: look into %s: %w", dir, err)
 	}
 	return r, nil
 }
 
-// openReader opens a file; more are further parameters of its URI.
-func openReader(file, mode string, pragmas ...string) (*Reader, error) {
+// openReader opens a file whose version is oldest at least.
+func openReader(file, mode string, oldest int64, pragmas ...string) (*Reader, error) {
 	file, err := filepath.Abs(file)
 	if err != nil {
 		return nil, err
@@ -52,14 +52,14 @@ func openReader(file, mode string, pragmas ...string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := known(c); err != nil {
+	if err := known(c, oldest); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	return &Reader{c}, nil
 }
 
 // known refuses a file that this program cannot read.
-func known(c *conn) error {
+func known(c *conn, oldest int64) error {
 	app, err := c.number("PRAGMA application_id")
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func known(c *conn) error {
 		return errors.New("the file is no ledger of dragoman")
 	case version > newest:
 		return fmt.Errorf("a newer version of dragoman wrote the ledger (format %d, this one knows %d): upgrade", version, newest)
-	case version < newest:
+	case version < oldest:
 		return fmt.Errorf("an older version of dragoman wrote the ledger (format %d, this one reads %d): start the daemon once, it brings the file up to date", version, newest)
 	}
 	return nil
