@@ -56,6 +56,7 @@ type message struct {
 	SenderChat      *chat          `json:"sender_chat"`
 	Chat            chat           `json:"chat"`
 	Date            int64          `json:"date"`
+	EditDate        int64          `json:"edit_date"`
 	ForwardOrigin   *origin        `json:"forward_origin"`
 	ReplyToMessage  *message       `json:"reply_to_message"`
 	ExternalReply   *externalReply `json:"external_reply"`
@@ -91,6 +92,7 @@ type externalReply struct {
 type update struct {
 	UpdateID int64    `json:"update_id"`
 	Message  *message `json:"message"`
+	Edited   *message `json:"edited_message"`
 }
 
 // replyParameters quotes a message; the answer goes out also when that message

@@ -94,6 +94,16 @@ func convert(m *message, name string, me user) (out bus.InboundMessage, ok bool)
 	return out, true
 }
 
+// convertEdit turns an edited message into the news that it has another text.
+func convertEdit(m *message, name string, me user) (out bus.InboundMessage, ok bool) {
+	if out, ok = convert(m, name, me); !ok {
+		return out, false
+	}
+	out.Kind, out.Amends = bus.KindEdited, out.ID
+	out.ID = fmt.Sprintf("e:%d:%d:%d", m.Chat.ID, m.MessageID, m.EditDate)
+	return out, true
+}
+
 // senderOf returns who wrote m: a person, or a chat in whose name somebody
 // wrote (an anonymous administrator, a linked channel).
 func senderOf(m *message) (bus.Sender, bool) {

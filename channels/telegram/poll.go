@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -52,7 +51,7 @@ func (c *Channel) Run(ctx context.Context, in bus.Inbox) error {
 	if c.cfg.Token == "" {
 		return channels.Setupf("telegram: no token; put the one @BotFather gave you into channels.%s.token or TELEGRAM_BOT_TOKEN", c.name)
 	}
-	if u, err := url.Parse(c.cfg.APIBase); err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+	if !isAddress(c.cfg.APIBase) {
 		return channels.Setupf("telegram: channels.%s.api_base has to be an address such as https://api.telegram.org", c.name)
 	}
 	p := &poller{Channel: c, in: in, wait: newBackOff()}
@@ -92,6 +91,7 @@ func (p *poller) run(ctx context.Context) error {
 			}
 		}
 	}
+	p.log.Info("telegram connected", "bot", "@"+p.me.Username)
 	for {
 		stored, err := p.facts.Get(ctx, p.cursorName())
 		if err == nil {
@@ -194,7 +194,7 @@ func (p *poller) poll(ctx context.Context) ([]update, error) {
 	}
 	params := tgbotapi.Params{
 		"timeout":         strconv.Itoa(int(timeout / time.Second)),
-		"allowed_updates": `["message"]`,
+		"allowed_updates": `["message","edited_message"]`,
 	}
 	if offset := p.cur.offset(time.Now()); offset != 0 {
 		params["offset"] = strconv.FormatInt(offset, 10)
@@ -250,6 +250,9 @@ func (p *poller) store(ctx context.Context, updates []update) error {
 			p.setMoved(u.Message.Chat.ID, u.Message.MigrateToChatID)
 		}
 		if m, ok := convert(u.Message, p.name, p.me); ok {
+			batch.Messages = append(batch.Messages, m)
+		}
+		if m, ok := convertEdit(u.Edited, p.name, p.me); ok {
 			batch.Messages = append(batch.Messages, m)
 		}
 	}

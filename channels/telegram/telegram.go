@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -56,8 +57,29 @@ func DefaultConfig() Config {
 	}
 }
 
-// maxPollTimeout is how long Telegram lets a poll wait.
-const maxPollTimeout = 50 * time.Second
+// How long Telegram lets a poll wait; less is no long poll.
+const (
+	minPollTimeout = time.Second
+	maxPollTimeout = 50 * time.Second
+)
+
+// Validate implements config.Validator.
+func (c *Config) Validate(name string, wrong func(key, format string, args ...any)) {
+	if !isAddress(c.APIBase) {
+		wrong("api_base", "expected an address such as https://api.telegram.org")
+	}
+	if c.PollTimeout < minPollTimeout || c.PollTimeout > maxPollTimeout {
+		wrong("poll_timeout", "expected a time from %s to %s, found %s", minPollTimeout, maxPollTimeout, c.PollTimeout)
+	}
+	isUser := func(id string) bool { n, err := strconv.ParseInt(id, 10, 64); return err == nil && n > 0 }
+	isGroup := func(id string) bool { p, err := parsePlace(id); return err == nil && p.chat < 0 }
+	c.Gate.Validate(name, isUser, isGroup, wrong)
+}
+
+func isAddress(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
+}
 
 // Channel is one bot. Make it with New.
 type Channel struct {
@@ -95,8 +117,8 @@ func WithTransport(t http.RoundTripper) Option {
 // New returns the bot named name in the configuration. It does no I/O. facts
 // keeps the offset of the poll.
 func New(name string, cfg Config, facts *state.State, log *slog.Logger, options ...Option) *Channel {
-	if cfg.PollTimeout < time.Second {
-		cfg.PollTimeout = DefaultConfig().PollTimeout // less would be no long poll
+	if cfg.PollTimeout < minPollTimeout {
+		cfg.PollTimeout = DefaultConfig().PollTimeout
 	}
 	cfg.PollTimeout = min(cfg.PollTimeout, maxPollTimeout)
 	c := &Channel{
