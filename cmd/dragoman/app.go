@@ -251,7 +251,7 @@ func (a *app) webHistory(ctx context.Context, at bus.Address, limit int) ([]webc
 	}
 	lines := make([]webchat.Line, 0, len(entries))
 	for _, e := range entries {
-		if e.Message.Content == "" || len(e.Message.ToolCalls) > 0 {
+		if e.Message.Content == "" || len(e.Message.ToolCalls) > 0 || gateway.SaidByNobody(e) {
 			continue
 		}
 		lines = append(lines, webchat.Line{Role: e.Message.Role, Text: e.Message.Content, Time: e.Time})

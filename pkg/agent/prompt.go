@@ -95,7 +95,7 @@ func orNoText(s string) string {
 }
 
 func writeFollowUp(b *strings.Builder, m bus.InboundMessage) {
-	b.WriteString("[The background task ")
+	b.WriteString(eventText)
 	if m.FollowUp.Label != "" {
 		b.WriteString(`"` + m.FollowUp.Label + `" `)
 	}
@@ -106,6 +106,13 @@ func writeFollowUp(b *strings.Builder, m bus.InboundMessage) {
 	}
 	b.WriteString(m.FollowUp.ForLLM)
 }
+
+// eventText is how a follow-up begins for the model.
+const eventText = "[The background task "
+
+// Event reports whether a text in a person's role is none of their words but
+// tells the model of a follow-up.
+func Event(text string) bool { return strings.HasPrefix(text, eventText) }
 
 // FollowUpHistory is what the conversation remembers of a follow-up that was
 // shown to the person as it is: the event, and the text they read.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/agent"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 	"github.com/dragoman-chat/dragoman/pkg/tools"
 )
@@ -51,10 +53,26 @@ func (g *Gateway) deliverTask(ctx context.Context, task store.Task) error {
 	return g.admit(ctx, store.Tx{Tasks: []store.Task{task}, Admit: []bus.InboundMessage{m}})
 }
 
+// How the ids of follow-ups begin, so that they are nobody's message.
+const (
+	taskMark     = "f:"
+	reminderMark = "r:"
+)
+
+// SaidByNobody reports whether an entry of a history is in a person's role
+// without being their words: it tells the model of what came by itself.
+func SaidByNobody(e store.Entry) bool {
+	if e.Message.Role != providers.RoleUser {
+		return false
+	}
+	shown := strings.HasPrefix(e.Turn, taskMark) || strings.HasPrefix(e.Turn, reminderMark)
+	return shown || e.Summary || agent.Event(e.Message.Content)
+}
+
 func followUp(task store.Task) bus.InboundMessage {
 	return bus.InboundMessage{
 		Address: task.Address, Parent: task.Parent, Group: task.Group,
-		ID: "f:" + task.ID, MessageID: task.ReplyTo, Sender: task.Sender, Kind: bus.KindFollowUp, Time: time.Now(),
+		ID: taskMark + task.ID, MessageID: task.ReplyTo, Sender: task.Sender, Kind: bus.KindFollowUp, Time: time.Now(),
 		Metadata: task.Metadata, Principal: task.Principal, SessionKey: task.SessionKey, Hops: task.Hops, FollowUp: task.Result,
 	}
 }
@@ -229,7 +247,7 @@ func (c *clock) fire(ctx context.Context) time.Time {
 	}
 	for _, s := range due {
 		m := bus.InboundMessage{
-			Address: s.Address, Parent: s.Parent, Group: s.Group, ID: "r:" + s.ID, Sender: s.Sender,
+			Address: s.Address, Parent: s.Parent, Group: s.Group, ID: reminderMark + s.ID, Sender: s.Sender,
 			Kind: bus.KindFollowUp, Time: s.Due, Principal: s.Principal, SessionKey: s.SessionKey, Hops: s.Hops,
 			FollowUp: &bus.FollowUp{Task: s.ID, Label: "reminder", ForUser: "⏰ " + s.Text},
 		}

@@ -281,3 +281,35 @@ func TestStoppedTaskStaysStopped(t *testing.T) {
 		again.wantTexts("1")
 	})
 }
+
+// A person who looks at the past of a conversation finds in their role what they
+// said, and nothing that came by itself.
+func TestWhatCameByItselfIsSaidByNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, fakeModel(asksLater), withTool(later{time.Minute, tools.NewToolResult("42")}))
+		at := bus.Address{Channel: "fake", ChatID: "1"}
+		due := store.Schedule{ID: "s", Address: at, SessionKey: at.String(), Due: time.Now(), Text: "tea"}
+		if _, err := r.store.Apply(t.Context(), store.Tx{Schedules: []store.Schedule{due}}); err != nil {
+			t.Fatal(err)
+		}
+		r.say(r.ch.from("1", "a", "go"))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		entries, err := r.store.History(t.Context(), at.String(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, events := []string{}, 0
+		for _, e := range entries {
+			switch {
+			case SaidByNobody(e):
+				events++
+			case e.Message.Role == providers.RoleUser:
+				said = append(said, e.Message.Content)
+			}
+		}
+		if events != 2 || len(said) != 1 || said[0] != "go" {
+			t.Errorf("the person said %q, and %d things came by themselves, want 2", said, events)
+		}
+	})
+}
