@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,19 +192,31 @@ func TestFilesAreTheOwners(t *testing.T) {
 	shut(t, s)
 }
 
-// Another program that keeps the ledger locked: what it keeps from being
-// written is refused, what was posted waits, and all is well when it lets go.
-func TestLockedByAnotherProgram(t *testing.T) {
-	dir := t.TempDir()
-	s := fresh(t, dir, Options{busy: 10 * time.Millisecond})
-	defer shut(t, s)
-	other, err := dial(filepath.Join(dir, fileName), "rw", time.Second)
+// lockedOut opens a ledger that another program keeps locked until the returned
+// function is called.
+func lockedOut(t *testing.T) (s *Store, unlock func()) {
+	t.Helper()
+	s = fresh(t, t.TempDir(), Options{busy: 10 * time.Millisecond})
+	other, err := dial(s.file, "rw", time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := other.exec(beginWrite); err != nil {
 		t.Fatal(err)
 	}
+	return s, func() {
+		t.Helper()
+		if err := other.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What a locked ledger does not take is refused, what was posted waits, and all
+// is well when the other program lets go.
+func TestLockedByAnotherProgram(t *testing.T) {
+	s, unlock := lockedOut(t)
+	defer shut(t, s)
 	s.Post(store.Tx{Facts: []store.Fact{{Key: "posted", Value: "1"}}})
 	if _, err := s.Apply(t.Context(), store.Tx{Facts: []store.Fact{{Key: "applied", Value: "1"}}}); err == nil || !strings.Contains(err.Error(), "another program") {
 		t.Errorf("apply: %v", err)
@@ -214,18 +227,67 @@ func TestLockedByAnotherProgram(t *testing.T) {
 	if v, err := s.Fact(t.Context(), "posted"); v != "" || err != nil { // and reading goes on
 		t.Errorf("posted: %q, %v", v, err)
 	}
-	if _, err := other.exec("COMMIT"); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.close(); err != nil {
-		t.Fatal(err)
-	}
+	unlock()
 	wellAgain(t, s)
 	for key, want := range map[string]string{"posted": "1", "applied": ""} {
 		if v, err := s.Fact(t.Context(), key); v != want || err != nil {
 			t.Errorf("%s: %q, %v", key, v, err)
 		}
 	}
+}
+
+// Close says what it could not write.
+func TestClosedWhileLocked(t *testing.T) {
+	s, unlock := lockedOut(t)
+	for range 3 {
+		s.Post(store.Tx{Facts: []store.Fact{{Key: "posted", Value: "1"}}})
+	}
+	for range 2 {
+		if err := s.Close(); err == nil || !strings.Contains(err.Error(), "3 posted changes are lost") || !strings.Contains(err.Error(), "another program") {
+			t.Errorf("close: %v", err)
+		}
+	}
+	unlock()
+}
+
+// While the disk takes nothing, only so much is held: then whoever posts waits,
+// and nothing is lost.
+func TestPostWaitsForTheDisk(t *testing.T) {
+	s, unlock := lockedOut(t)
+	const all = mostHeld + queueSize + 2*mostRows
+	var posted atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := range all {
+			s.Post(store.Tx{History: []store.Entry{padded("s", fmt.Sprint(n), 0)}})
+			posted.Add(1)
+		}
+	}()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for len(s.writer.queue) < queueSize {
+		<-tick.C
+	}
+	if n := posted.Load(); n < mostHeld || n > mostHeld+queueSize+mostRows {
+		t.Errorf("%d posts did not wait", n)
+	}
+	unlock()
+	<-done
+	apply(t, s, store.Tx{})
+	entries, err := s.History(t.Context(), "s", all+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, e := range entries {
+		if e.Message.Content != fmt.Sprint(n) {
+			t.Fatalf("entry %d is %s", n, e.Message.Content)
+		}
+	}
+	if len(entries) != all {
+		t.Errorf("%d of %d posts are there", len(entries), all)
+	}
+	shut(t, s)
 }
 
 // wellAgain waits until the store has found out by itself that it is well.

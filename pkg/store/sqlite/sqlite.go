@@ -43,8 +43,9 @@
 // transactions at a time, and never damages the file.
 //
 // When the disk is full or fails, Apply returns the error and nothing of its Tx
-// is there. What was posted is held in memory, in order, and tried again every
-// second and with every Apply; Health says what is wrong until it succeeds.
+// is there. What was posted is held in memory, in order, and written as soon as
+// the disk is cured, which is tried twice a second; until then Health and every
+// Apply say what is wrong.
 package sqlite
 
 import (

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	queueSize = 1024        // jobs that wait for the writer
-	mostRows  = 2048        // in one commit, near enough
-	mostHeld  = 4096        // posted changes that wait for the disk to be cured
-	retry     = time.Second // how often that is tried
+	queueSize = 1024                   // jobs that wait for the writer
+	mostRows  = 2048                   // in one commit, near enough
+	mostHeld  = 4096                   // posted changes that wait for the disk to be cured
+	retry     = 500 * time.Millisecond // how often that is tried
 )
 
 // job is a change on its way to the disk. Whoever makes it may wait for done;
@@ -40,7 +40,7 @@ type writer struct {
 	ended  chan struct{}
 
 	held   []*job // posted changes the disk would not take, in order
-	ill    bool   // the disk would not take the last write
+	ill    error  // why the disk would not take the last write
 	sweep  *sweeper
 	health atomic.Pointer[error]
 	lost   error // set before ended is closed: what was posted and not written
@@ -57,7 +57,12 @@ func (w *writer) run() {
 		}
 		select {
 		case j := <-queue:
-			if w.write(w.gather(j)); w.ill {
+			jobs := w.gather(j)
+			if w.ill != nil {
+				w.settle(jobs, false, w.ill) // it is tried when the timer says so, not by everybody
+				continue
+			}
+			if w.write(jobs); w.ill != nil {
 				timer.Reset(retry)
 			}
 		case <-timer.C:
@@ -128,7 +133,7 @@ func (w *writer) commit(jobs []*job) (wrote bool, err error) {
 func (w *writer) settle(jobs []*job, wrote bool, err error) {
 	sick := err != nil && !ours(err)
 	if sick || wrote && err == nil {
-		w.setHealth(err, sick)
+		w.setHealth(err)
 	}
 	if err != nil {
 		err = fmt.Errorf("store: apply: %w", err)
@@ -151,38 +156,40 @@ func (w *writer) settle(jobs []*job, wrote bool, err error) {
 // refuse makes known that a posted change is at fault itself.
 func (w *writer) refuse(err error) {
 	w.log.Error("a posted change was refused", "err", err)
-	if !w.ill {
+	if w.ill == nil {
 		w.health.Store(&err)
 	}
 }
 
-func (w *writer) setHealth(err error, ill bool) {
+// setHealth notes how the last write went: ill says why the disk would not take
+// it.
+func (w *writer) setHealth(ill error) {
 	switch {
-	case ill && !w.ill:
-		w.log.Error("the ledger cannot be written", "err", err)
-	case !ill && w.ill:
+	case ill != nil && w.ill == nil:
+		w.log.Error("the ledger cannot be written", "err", ill)
+	case ill == nil && w.ill != nil:
 		w.log.Info("the ledger can be written again")
 	}
 	w.ill = ill
-	if err == nil {
+	if ill == nil {
 		w.health.Store(nil)
 		return
 	}
-	err = fmt.Errorf("store: %w", err)
+	err := fmt.Errorf("store: %w", ill)
 	w.health.Store(&err)
 }
 
 // rest is what the writer does when its timer says so: see whether the disk is
 // cured, or a step of cleaning up. It returns when to do so next.
 func (w *writer) rest() time.Duration {
-	if w.ill {
+	if w.ill != nil {
 		if len(w.held) > 0 {
 			w.write(nil)
 		} else {
 			err := w.ledger.probe()
 			w.settle(nil, true, err)
 		}
-		if w.ill {
+		if w.ill != nil {
 			return retry
 		}
 		return w.sweep.every
@@ -190,7 +197,7 @@ func (w *writer) rest() time.Duration {
 	more, err := w.sweep.step(w.ledger.c, time.Now())
 	switch {
 	case err != nil:
-		w.setHealth(fmt.Errorf("clean up: %w", err), true)
+		w.setHealth(fmt.Errorf("clean up: %w", err))
 		return retry
 	case more:
 		return sweepPause
