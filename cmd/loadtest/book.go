@@ -236,6 +236,14 @@ func (b *book) openBefore(mark []int) (n int, some []string) {
 	return n, some
 }
 
+// told returns how many replies were no answers. Whoever got one waits for
+// nothing any more.
+func (b *book) told() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.found.Stray
+}
+
 // close returns the faults, with every unanswered message as lost.
 func (b *book) close() (faults, []string) {
 	lost := b.open()
