@@ -218,7 +218,7 @@ type createMessage struct {
 
 // Send implements channels.Channel. The key goes along as an enforced nonce:
 // sent again within a few minutes, Discord answers with the first message. It
-// pings nobody but the author of the message it quotes.
+// pings nobody, not even the author of the message it quotes.
 func (c *Channel) Send(ctx context.Context, m bus.OutboundMessage) (bus.Receipt, error) {
 	body := &createMessage{
 		Content:      m.Text,
@@ -226,7 +226,7 @@ func (c *Channel) Send(ctx context.Context, m bus.OutboundMessage) (bus.Receipt,
 		EnforceNonce: m.Key != "",
 		Flags:        discordgo.MessageFlagsSuppressEmbeds,
 		AllowedMentions: &discordgo.MessageAllowedMentions{
-			Parse: []discordgo.AllowedMentionType{}, RepliedUser: true,
+			Parse: []discordgo.AllowedMentionType{},
 		},
 	}
 	if m.ReplyTo != "" {

@@ -14,15 +14,8 @@ import (
 
 // open listens, or says what the operator has to change.
 func (c *Channel) open(ctx context.Context) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(c.cfg.Listen)
-	if err != nil {
-		return nil, c.setupError("listen: %q is not an address: write host:port, for example 127.0.0.1:8080", c.cfg.Listen)
-	}
-	if host == "" && c.cfg.Token == "" {
-		return nil, c.needsToken()
-	}
-	if name := publicHost(c.cfg.AllowedHosts); name != "" && c.cfg.Token == "" {
-		return nil, c.setupError("allowed_hosts: the page is to be reached as %s: set token as well, at least 16 random characters", name)
+	if key, why := c.cfg.mistake(); key != "" {
+		return nil, c.setupError("%s: %s", key, why)
 	}
 	ln, err := c.listen(ctx, "tcp", c.cfg.Listen)
 	if err != nil {
@@ -32,7 +25,7 @@ func (c *Channel) open(ctx context.Context) (net.Listener, error) {
 		if err := ln.Close(); err != nil {
 			return nil, fmt.Errorf("webchat: close: %w", err)
 		}
-		return nil, c.needsToken()
+		return nil, c.setupError("listen: %s", c.cfg.needsToken())
 	}
 	if c.cfg.Token != "" && len(c.cfg.Token) < minToken {
 		c.log.Warn("the web chat's token is short, use at least 16 random characters")
@@ -46,8 +39,24 @@ func (c *Channel) setupError(format string, args ...any) error {
 	return channels.Setupf("channels.%s.%s", c.name, fmt.Sprintf(format, args...))
 }
 
-func (c *Channel) needsToken() error {
-	return c.setupError("listen: %s can be reached from other machines: set token (at least 16 random characters), or listen on 127.0.0.1:8080", c.cfg.Listen)
+// mistake says what is wrong without a look at the network: the key, "" if
+// nothing is, and a sentence.
+func (c *Config) mistake() (key, why string) {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if _, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil {
+		return "listen", fmt.Sprintf("%q is not an address: write host:port, for example 127.0.0.1:8080", c.Listen)
+	}
+	if ip := net.ParseIP(host); c.Token == "" && (host == "" || ip != nil && !ip.IsLoopback()) {
+		return "listen", c.needsToken()
+	}
+	if name := publicHost(c.AllowedHosts); name != "" && c.Token == "" {
+		return "allowed_hosts", fmt.Sprintf("the page is to be reached as %s: set token as well, at least 16 random characters", name)
+	}
+	return "", ""
+}
+
+func (c *Config) needsToken() string {
+	return c.Listen + " can be reached from other machines: set token (at least 16 random characters), or listen on 127.0.0.1:8080"
 }
 
 func (c *Channel) listenError(err error) error {

@@ -84,7 +84,7 @@ func TestSetup(t *testing.T) {
 		"no port":                  {Config{Listen: "localhost"}, "is not an address: write host:port"},
 		"everywhere, no token":     {Config{Listen: ":0"}, "set token"},
 		"all of IPv4, no token":    {Config{Listen: "0.0.0.0:0"}, "set token"},
-		"not this machine":         {Config{Listen: "203.0.113.7:8080"}, "choose another address"},
+		"not this machine":         {Config{Listen: "203.0.113.7:8080", Token: "sixteen-letters!"}, "choose another address"},
 		"no such host":             {Config{Listen: "no-such-host.invalid:8080"}, "choose another address"},
 		"behind a proxy, no token": {Config{Listen: "127.0.0.1:0", AllowedHosts: []string{"chat.example.org"}}, "chat.example.org: set token"},
 	} {

@@ -44,6 +44,13 @@ type Config struct {
 // DefaultConfig returns the section as it is when nothing is configured.
 func DefaultConfig() Config { return Config{Listen: "127.0.0.1:8080"} }
 
+// Validate implements config.Validator.
+func (c *Config) Validate(_ string, wrong func(key, format string, args ...any)) {
+	if key, why := c.mistake(); key != "" {
+		wrong(key, "%s", why)
+	}
+}
+
 // Line is one message of a conversation's past.
 type Line struct {
 	Role string // providers.RoleUser or providers.RoleAssistant; others are not shown
