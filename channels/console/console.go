@@ -12,6 +12,7 @@
 package console
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -114,8 +115,14 @@ func (c *Channel) Health() error {
 // deadline (a pipe) or can be closed are interrupted, and so closed, when Run
 // returns.
 func (c *Channel) Run(ctx context.Context, in bus.Inbox) error {
+	if c.in == nil {
+		return channels.Setupf("console: there is nothing to read from")
+	}
 	c.screen.begin(c.terminal())
 	defer c.screen.end()
+	if c.screen.interactive() {
+		c.screen.notice("Write a line and press Enter. /help lists the commands, /quit ends.")
+	}
 	src := startReading(c.in)
 	defer src.stop()
 	ids := ids{run: c.runID()}
@@ -170,7 +177,11 @@ func (c *Channel) publish(ctx context.Context, in bus.Inbox, m bus.InboundMessag
 func (c *Channel) report(err error) {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		c.log.Error("input cannot be read", "err", err)
-		c.screen.notice("The input cannot be read any further.")
+		sentence := "The input cannot be read any further."
+		if errors.Is(err, bufio.ErrTooLong) {
+			sentence = "A line of more than 1 MB cannot be read."
+		}
+		c.screen.notice(sentence)
 	}
 }
 

@@ -281,7 +281,7 @@ func TestTerminal(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		shows("> ")
+		shows("Write a line and press Enter. /help lists the commands, /quit ends.\n> ")
 		write("hello\n")
 		shows("")
 		typing()
@@ -440,3 +440,20 @@ func TestOutputBroken(t *testing.T) {
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestLineTooLong(t *testing.T) {
+	var screen buffer
+	c := New("console", strings.NewReader(strings.Repeat("x", maxLine+1)+"\n"), &screen, quiet)
+	if err := c.Run(t.Context(), &inbox{}); err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	if got := screen.String(); !strings.Contains(got, "more than 1 MB") {
+		t.Errorf("the output is %q", got)
+	}
+}
+
+func TestNothingToReadFrom(t *testing.T) {
+	if err := New("console", nil, io.Discard, quiet).Run(t.Context(), &inbox{}); !errors.Is(err, channels.ErrSetup) {
+		t.Errorf("Run = %v, want a setup error", err)
+	}
+}
