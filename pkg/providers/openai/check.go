@@ -2,17 +2,19 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 )
 
 // Check implements providers.Checker: it asks for the list of models, which
 // nearly every server of this API has and none charges for. A refused key is
-// KindAuth, a server without the list KindInvalidRequest; any other answer
-// counts as working.
+// KindAuth; a server without the list, or whose list lacks Config.Model, is
+// KindInvalidRequest; any other answer counts as working.
 func (p *Provider) Check(ctx context.Context) error {
 	base, err := baseURL(p.cfg.BaseURL)
 	if err != nil {
@@ -30,9 +32,9 @@ func (p *Provider) Check(ctx context.Context) error {
 		return &providers.Error{Kind: providers.KindUnreachable, Message: p.clean(withoutURL(err).Error()), Err: p.cause(err)}
 	}
 	defer resp.Body.Close()
-	head, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxList))
 	if resp.StatusCode == http.StatusUnauthorized { // 403 may mean that only this list is closed to the key
-		return &providers.Error{Kind: providers.KindAuth, Status: resp.StatusCode, Message: p.clean(readComplaint(head).message)}
+		return &providers.Error{Kind: providers.KindAuth, Status: resp.StatusCode, Message: p.clean(readComplaint(body).message)}
 	}
 	if resp.StatusCode == http.StatusNotFound {
 		return &providers.Error{
@@ -40,5 +42,34 @@ func (p *Provider) Check(ctx context.Context) error {
 			Message: "there is no list of models at " + base + "/models; if it does not answer, check base_url, which usually ends in /v1",
 		}
 	}
+	if resp.StatusCode == http.StatusOK && lacks(body, p.cfg.Model) {
+		return &providers.Error{
+			Kind: providers.KindInvalidRequest, Status: resp.StatusCode,
+			Message: fmt.Sprintf("the server's list of models has no %q", p.cfg.Model),
+		}
+	}
 	return nil
+}
+
+// maxList bounds a list of models; the longest known has less than half of it.
+const maxList = 4 << 20
+
+// lacks reports whether body is a list of models without this one. What stands
+// behind a colon is a variant, which few lists tell apart.
+func lacks(body []byte, model string) bool {
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if model == "" || json.Unmarshal(body, &list) != nil || len(list.Data) == 0 {
+		return false
+	}
+	base, _, _ := strings.Cut(model, ":")
+	for _, m := range list.Data {
+		if id, _, _ := strings.Cut(m.ID, ":"); id == base {
+			return false
+		}
+	}
+	return true
 }

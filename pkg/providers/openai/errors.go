@@ -139,8 +139,10 @@ func classify(status int, c complaint) (kind providers.ErrorKind, retry bool) {
 		return providers.KindRateLimit, true
 	case status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout, status == 524: // 524: a proxy of Cloudflare's waited in vain
 		return providers.KindTimeout, true
+	case status == http.StatusNotImplemented: // some other web server
+		return providers.KindUnreachable, false
 	case status == http.StatusConflict, status == http.StatusTooEarly, status >= http.StatusInternalServerError:
-		return providers.KindOverloaded, status != http.StatusNotImplemented
+		return providers.KindOverloaded, true
 	}
 	return providers.KindInvalidRequest, false
 }

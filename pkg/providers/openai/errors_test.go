@@ -65,7 +65,7 @@ func TestKinds(t *testing.T) {
 		"server error":         {500, `{"error":{"message":"The server had an error","type":"server_error","param":null,"code":null}}`, providers.KindOverloaded, "had an error", 4},
 		"bad gateway":          {502, `<html>bad gateway</html>`, providers.KindOverloaded, "bad gateway", 4},
 		"overloaded 529":       {529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, providers.KindOverloaded, "Overloaded", 4},
-		"not implemented":      {501, `{}`, providers.KindOverloaded, "Not Implemented", 1},
+		"not implemented":      {501, `{}`, providers.KindUnreachable, "Not Implemented", 1},
 		"teapot":               {418, ``, providers.KindInvalidRequest, "teapot", 1},
 		"error in a 200":       {200, `{"error":{"message":"Provider returned error","code":502}}`, providers.KindOverloaded, "Provider returned", 4},
 		"limit in a 200":       {200, `{"error":{"message":"Rate limited upstream","code":429}}`, providers.KindRateLimit, "upstream", 4},

@@ -168,6 +168,12 @@ func TestCheck(t *testing.T) {
 	if err := dial(t, openai.Config{BaseURL: web.URL + "/v1", APIKey: providerstest.Secret}).Check(t.Context()); err != nil {
 		t.Errorf("the right key: %v", err)
 	}
+	for model, missing := range map[string]bool{"m": false, "m:free": false, "n": true} {
+		err := dial(t, openai.Config{BaseURL: web.URL + "/v1", APIKey: providerstest.Secret, Model: model}).Check(t.Context())
+		if (providers.KindOf(err) == providers.KindInvalidRequest) != missing || err != nil && !missing {
+			t.Errorf("the model %s: %v", model, err)
+		}
+	}
 	err := dial(t, openai.Config{BaseURL: web.URL + "/v1", APIKey: "sk-wrong-key"}).Check(t.Context())
 	if providers.KindOf(err) != providers.KindAuth || strings.Contains(err.Error(), "sk-wrong-key") {
 		t.Errorf("a wrong key: %v", err)

@@ -38,6 +38,10 @@ type Config struct {
 	// servers want.
 	APIKey config.Secret
 
+	// Model is what Check looks for in the service's list of models; empty
+	// looks for none. Requests name their own.
+	Model string
+
 	// MaxAttempts bounds how often one request is sent, the first time
 	// included. 0 means DefaultMaxAttempts.
 	MaxAttempts int
