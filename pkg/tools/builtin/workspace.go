@@ -48,7 +48,7 @@ func noWorkspace(err error) *tools.ToolResult {
 // the same words.
 func local(p string) (string, *tools.ToolResult) {
 	refuse := func(why string) (string, *tools.ToolResult) {
-		return "", tools.ErrorResult(fmt.Sprintf("%q is refused: %s", p, why))
+		return "", tools.ErrorResult(fmt.Sprintf("%q is refused: %s", p, why)).WithError(errors.New("path refused: " + why))
 	}
 	switch {
 	case p == "":
