@@ -35,8 +35,9 @@ type app struct {
 	agent   *agent.Agent
 	gateway *gateway.Gateway
 	list    []channels.Channel
-	probes  []prober // of the model in use and of those that stand in for it
-	closers []func() // what the models leave open
+	probes  []prober          // of the model in use and of those that stand in for it
+	closers []func()          // what the models leave open
+	bots    map[string]string // which channel has a token
 }
 
 // Background work: how much of it may run for one chat, and in all.
@@ -47,11 +48,7 @@ const (
 
 // newApp wires an app. It opens the ledger, unless opts.Check, and nothing else.
 func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err error) {
-	if err := cfg.Check(config.Names{
-		Channels:  slices.Sorted(maps.Keys(channelTypes)),
-		Providers: slices.Sorted(maps.Keys(providerTypes)),
-		Stores:    slices.Sorted(maps.Keys(storeTypes)),
-	}); err != nil {
+	if err := cfg.Check(known(opts)); err != nil {
 		return nil, err
 	}
 	a = &app{cfg: cfg, log: log, opts: opts, tools: tools.NewToolRegistryWith(tools.Options{Logger: log, InstallAtRegister: true})}
@@ -143,7 +140,7 @@ func (a *app) channels() ([]channels.Channel, error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(a.cfg.Channels)) {
 		s := a.cfg.Channels[name]
-		c, err := channelTypes[s.Type()](a, s, state.New(a.store, "channel/"+name))
+		c, err := channelTypes[s.Type()].make(a, s, state.New(a.store, "channel/"+name))
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -160,7 +157,7 @@ func (a *app) announce() func(string) {
 		return nil
 	}
 	return func(code string) {
-		a.log.Info("nobody owns this bot yet; to become its owner, send it in a private chat: /start " + code) //nolint:sloglint // the line is meant to be copied
+		a.log.Warn("nobody owns this bot yet; to become its owner, send it in a private chat: /start " + code) //nolint:sloglint // the line is meant to be copied
 	}
 }
 

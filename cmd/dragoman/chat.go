@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/logger"
 	"github.com/spf13/cobra"
 )
@@ -15,7 +16,9 @@ func (p *program) chatCommand() *cobra.Command {
 		Use:   "chat",
 		Short: "Talk to the bot in this terminal",
 		Long: `Talk to the bot in this terminal, with the models and tools of the
-configuration and none of its other channels. Ctrl-D ends it.`,
+configuration and none of its channels; nothing said here is kept. A line that
+ends in a backslash goes on in the next. /help lists the commands, and /quit or
+Ctrl-D ends it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.chat(cmd.Context(), path, verbose)
@@ -27,11 +30,11 @@ configuration and none of its other channels. Ctrl-D ends it.`,
 }
 
 func (p *program) chat(ctx context.Context, path string, verbose bool) error {
-	cfg, err := p.load(path)
+	cfg, err := config.LoadOnly("console", path, p.env)
 	if err != nil {
 		return err
 	}
-	cfg.Only("console")
+	cfg.OnSecret(p.redact.Add)
 	level := "error" // the log shares the terminal with the conversation
 	if verbose {
 		level = cfg.Log.Level

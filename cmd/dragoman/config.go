@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -47,7 +46,7 @@ func (p *program) configCheck(path string) error {
 		return err
 	}
 	// Wiring the app decodes every adapter's section; it is not run.
-	if _, err := p.newApp(cfg, slog.New(slog.DiscardHandler), appOptions{In: p.in, Out: p.out, Version: version(), Check: true}); err != nil {
+	if _, err := p.newApp(cfg, slog.New(slog.DiscardHandler), appOptions{Version: version(), Check: true}); err != nil {
 		return err
 	}
 	return summary(p.out, cfg)
@@ -60,7 +59,7 @@ func summary(w io.Writer, cfg *config.Config) error {
 	row("configuration", "%s", source(cfg))
 	row("data folder", "%s", cfg.DataDir)
 	row("time zone", "%s", cfg.Timezone)
-	row("owners", "%s", owners(cfg))
+	row("owners", "%s", cmp.Or(strings.Join(cfg.Owners, ", "), "nobody yet: the first start prints a code that claims the bot"))
 	row("asks", "%s", cfg.Agent.Model)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Models)) {
 		row("model "+name, "%s", describe(cfg.Models[name]))
@@ -78,29 +77,17 @@ func summary(w io.Writer, cfg *config.Config) error {
 	return nil
 }
 
-func owners(cfg *config.Config) string {
-	if len(cfg.Owners) == 0 {
-		return "nobody yet: the first start prints a code that claims the bot"
-	}
-	out := make([]string, len(cfg.Owners))
-	for i, o := range cfg.Owners {
-		out[i] = o
-		if channel, _, _ := strings.Cut(o, ":"); !slices.Contains(slices.Collect(maps.Keys(cfg.Channels)), channel) {
-			out[i] += " (there is no channel of that name)"
-		}
-	}
-	return strings.Join(out, ", ")
-}
-
 // describe says what a model is, without its key.
 func describe(m config.Model) string {
 	out := m.Provider
+	if out == "offline" {
+		out = "offline, a stand-in that is no language model"
+	}
 	if m.Model != "" {
 		out += " " + m.Model
 	}
-	if u, err := url.Parse(m.BaseURL); err == nil && m.BaseURL != "" {
-		u.User, u.RawQuery = nil, "" // some services take their key there
-		out += " at " + u.String()
+	if at := m.Address(); at != "" {
+		out += " at " + at
 	}
 	if len(m.Fallback) > 0 {
 		out += ", then " + strings.Join(m.Fallback, ", ")

@@ -38,7 +38,8 @@ func (p *program) gateway(ctx context.Context, path string) error {
 		return err
 	}
 	start := time.Now()
-	log.LogAttrs(ctx, slog.LevelInfo, "starting", slog.String("version", version()), slog.String("config", source(cfg)))
+	log.LogAttrs(ctx, slog.LevelInfo, "starting",
+		slog.String("version", version()), slog.String("config", source(cfg)), slog.String("model", describe(cfg.Models[cfg.Agent.Model])))
 	if err := a.Run(ctx); err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/channels/console"
@@ -24,31 +26,25 @@ import (
 // What the program is built with: one line for each channel, provider, store
 // and tool. To add one, write its package and its line here.
 
-var channelTypes = map[string]func(a *app, s config.Section, facts *state.State) (channels.Channel, error){
-	"telegram": func(a *app, s config.Section, facts *state.State) (channels.Channel, error) {
-		cfg := telegram.DefaultConfig()
-		err := s.Decode(&cfg)
-		return telegram.New(s.Name(), cfg, facts, a.log), err
-	},
-	"discord": func(a *app, s config.Section, facts *state.State) (channels.Channel, error) {
-		cfg := discord.DefaultConfig()
-		err := s.Decode(&cfg)
-		return discord.New(s.Name(), cfg, facts, a.log), err
-	},
-	"webchat": func(a *app, s config.Section, facts *state.State) (channels.Channel, error) {
-		cfg := webchat.DefaultConfig()
-		err := s.Decode(&cfg)
-		return webchat.New(s.Name(), cfg, facts, a.log, webchat.WithHistory(a.webHistory),
-			webchat.WithHandler("GET /healthz", a.healthz()), webchat.WithHandler("GET /readyz", a.readyz())), err
-	},
-	"console": func(a *app, s config.Section, _ *state.State) (channels.Channel, error) {
-		return console.New(s.Name(), a.opts.In, a.opts.Out, a.log), s.Decode(&struct{}{})
-	},
+var channelTypes = map[string]channelType{
+	"telegram": channel(telegram.DefaultConfig, func(a *app, name string, cfg telegram.Config, facts *state.State) (channels.Channel, error) {
+		return telegram.New(name, cfg, facts, a.log), a.ownBot("telegram", name, cfg.Token)
+	}),
+	"discord": channel(discord.DefaultConfig, func(a *app, name string, cfg discord.Config, facts *state.State) (channels.Channel, error) {
+		return discord.New(name, cfg, facts, a.log), a.ownBot("discord", name, cfg.Token)
+	}),
+	"webchat": channel(webchat.DefaultConfig, func(a *app, name string, cfg webchat.Config, facts *state.State) (channels.Channel, error) {
+		return webchat.New(name, cfg, facts, a.log, webchat.WithHistory(a.webHistory),
+			webchat.WithHandler("GET /healthz", a.healthz()), webchat.WithHandler("GET /readyz", a.readyz())), nil
+	}),
+	"console": channel(func() struct{} { return struct{}{} }, func(a *app, name string, _ struct{}, _ *state.State) (channels.Channel, error) {
+		return console.New(name, a.opts.In, a.opts.Out, a.log), nil
+	}),
 }
 
 var providerTypes = map[string]func(m config.Model, log *slog.Logger) (providers.LLMProvider, error){
 	"openai": func(m config.Model, log *slog.Logger) (providers.LLMProvider, error) {
-		return openai.New(openai.Config{BaseURL: m.BaseURL, APIKey: m.APIKey, AttemptTimeout: m.Timeout, Logger: log})
+		return openai.New(openai.Config{BaseURL: m.BaseURL, APIKey: m.APIKey, Model: m.Model, AttemptTimeout: m.Timeout, Logger: log})
 	},
 	"offline": func(config.Model, *slog.Logger) (providers.LLMProvider, error) { return offline.New(), nil },
 }
@@ -73,4 +69,53 @@ var toolTypes = []func(a *app) tools.Tool{
 	func(a *app) tools.Tool { return builtin.NewReadFileTool(a.workspace) },
 	func(a *app) tools.Tool { return builtin.NewWriteFileTool(a.workspace) },
 	func(a *app) tools.Tool { return builtin.NewListDirTool(a.workspace) },
+}
+
+// channelType is how a channel is configured and made.
+type channelType struct {
+	defaults func() any // a pointer to what its section is decoded into
+	make     func(a *app, s config.Section, facts *state.State) (channels.Channel, error)
+}
+
+// channel is the type of the channels that build makes, configured by a C.
+func channel[C any](defaults func() C, build func(a *app, name string, cfg C, facts *state.State) (channels.Channel, error)) channelType {
+	return channelType{
+		defaults: func() any { return new(defaults()) },
+		make: func(a *app, s config.Section, facts *state.State) (channels.Channel, error) {
+			cfg := defaults()
+			if err := s.Decode(&cfg); err != nil {
+				return nil, err
+			}
+			return build(a, s.Name(), cfg, facts)
+		},
+	}
+}
+
+// ownBot returns an error if a channel of the same kind has the token already:
+// each would take what is meant for the other.
+func (a *app) ownBot(kind, name string, token config.Secret) error {
+	if a.bots == nil {
+		a.bots = map[string]string{}
+	}
+	key := kind + " " + string(token)
+	if other := a.bots[key]; other != "" {
+		return a.cfg.Errorf("channels."+name+".token", "channels.%s has the same: each channel needs a bot of its own", other)
+	}
+	a.bots[key] = name
+	return nil
+}
+
+// known is what a configuration may name. There is a console only where there
+// is a terminal.
+func known(opts appOptions) config.Names {
+	names := config.Names{
+		Channels:  slices.Sorted(maps.Keys(channelTypes)),
+		Providers: slices.Sorted(maps.Keys(providerTypes)),
+		Stores:    slices.Sorted(maps.Keys(storeTypes)),
+	}
+	if opts.In == nil {
+		names.Channels = slices.DeleteFunc(names.Channels, func(name string) bool { return name == "console" })
+		names.Refused = map[string]string{"console": `the console is what "dragoman chat" uses: remove it here`}
+	}
+	return names
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func (a *app) probeModels(ctx context.Context) error {
 	}
 	var names []string
 	for _, p := range a.probes {
-		names = append(names, p.name+" "+a.cfg.Models[p.name].BaseURL)
+		names = append(names, p.name+" "+a.cfg.Models[p.name].Address())
 	}
 	here := strings.Join(names, "\n")
 	switch {
@@ -96,10 +97,7 @@ func (a *app) awaitModel(ctx context.Context) error {
 }
 
 func (a *app) explainModel(name string, err error) error {
-	base := a.cfg.Models[name].BaseURL
-	if base == "" {
-		base = "the provider's own address"
-	}
+	base := cmp.Or(a.cfg.Models[name].Address(), "the provider's own address")
 	switch providers.KindOf(err) {
 	case providers.KindAuth, providers.KindBilling:
 		return fmt.Errorf("the model %q refuses its key: check models.%s.api_key: %w", name, name, err)

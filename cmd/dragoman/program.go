@@ -89,10 +89,13 @@ a tool-using language model, and the answers back to the conversation that asked
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	group(root)
+	root.Version = versionLine()
+	root.SetVersionTemplate("{{.Version}}")
 	root.SetIn(p.in)
 	root.SetOut(p.out)
 	root.SetErr(p.errOut)
-	root.AddCommand(p.gatewayCommand(), p.chatCommand(), p.configCommand(), p.healthCommand(), p.versionCommand())
+	root.AddCommand(p.gatewayCommand(), p.chatCommand(), p.configCommand(), p.healthCommand(), p.versionCommand(),
+		p.sessionsCommand(), p.whyCommand(), p.replayCommand(), p.backupCommand(), p.restoreCommand())
 	return root
 }
 

@@ -215,7 +215,7 @@ func TestGatewayLogHidesSecrets(t *testing.T) {
 
 func TestChatUsesOnlyTheConsole(t *testing.T) {
 	s := newShell(t, func(context.Context) error { return nil })
-	path := file(t, "channels: {telegram: {token: x}}\nhealth: {listen: \":1\"}\nlog: {level: debug}\n")
+	path := file(t, "channels: {telegram: {token: \"${NOT_SET}\"}}\nhealth: {listen: \":1\"}\nlog: {level: debug}\n")
 	if code := s.run(t.Context(), []string{"chat", "--config", path}); code != 0 {
 		t.Fatalf("exit code %d: %s", code, s.errOut.String())
 	}
@@ -237,7 +237,7 @@ func TestChatUsesOnlyTheConsole(t *testing.T) {
 func TestConfigCheckShowsWhatWouldRun(t *testing.T) {
 	s := newShell(t, func(context.Context) error { t.Error("it was run"); return nil })
 	path := file(t, `
-owners: ["telegram:1", "tlegram:2"]
+owners: ["telegram:1", "work:2"]
 data_dir: /data
 timezone: UTC
 models:
@@ -253,9 +253,9 @@ channels:
 	want := `configuration     ` + path + `
 data folder       /data
 time zone         UTC
-owners            telegram:1, tlegram:2 (there is no channel of that name)
+owners            telegram:1, work:2
 asks              main
-model local       offline
+model local       offline, a stand-in that is no language model
 model main        openai m1 at https://api.example/v1, then local
 channel telegram  telegram
 channel work      telegram
@@ -285,9 +285,11 @@ func TestConfigCheckWithoutAFile(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	s := newShell(t, nil)
-	if code := s.run(t.Context(), []string{"version"}); code != 0 || !strings.HasPrefix(s.out.String(), "dragoman ") || !strings.Contains(s.out.String(), "(go") {
-		t.Errorf("exit code %d, %q", code, s.out.String())
+	for _, arg := range []string{"version", "--version"} {
+		s := newShell(t, nil)
+		if code := s.run(t.Context(), []string{arg}); code != 0 || !strings.HasPrefix(s.out.String(), "dragoman ") || !strings.Contains(s.out.String(), "(go") {
+			t.Errorf("%s: exit code %d, %q", arg, code, s.out.String())
+		}
 	}
 }
 
@@ -334,7 +336,41 @@ func TestHealth(t *testing.T) {
 	if code, text := ask("--listen", "8081"); code != exitUsage {
 		t.Errorf("no address: %d, %q", code, text)
 	}
-	if code, text := ask("--config", file(t, "log: {}\nhealth: {listen: \"\"}\n")); code != exitConfig || !strings.Contains(text, "config.yaml:2: health.listen: the endpoint is off") {
+	s := newShell(t, nil)
+	code := s.run(t.Context(), []string{"health", "--config", file(t, "log: {}\nhealth: {listen: \"\"}\n")})
+	if text := s.errOut.String(); code != exitConfig || !strings.Contains(text, "config.yaml:2: health.listen: the endpoint is off") {
 		t.Errorf("off: %d, %q", code, text)
+	}
+}
+
+// TestMistakesThatOnlyTheWiredAppSees: an operator hears of them from
+// "config check" already.
+func TestMistakesThatOnlyTheWiredAppSees(t *testing.T) {
+	for text, want := range map[string]string{
+		"channels: {console: }\n":             `config.yaml:1: channels.console: the console is what "dragoman chat" uses: remove it here`,
+		"channels: {webcha: }\n":              `config.yaml:1: channels.webcha: there is no channel type "webcha": did you mean "webchat"?`,
+		"models: {main: {provider: opnai}}\n": `config.yaml:1: models.main.provider: there is no provider "opnai": did you mean "openai"?`,
+		"channels:\n  telegram: {token: a}\n  work:\n    type: telegram\n    token: a\n":                                              `config.yaml:5: channels.work.token: channels.telegram has the same: each channel needs a bot of its own`,
+		"channels: {webchat: {listen: \"8085\"}}\n":                                                                                   `config.yaml:1: channels.webchat.listen: "8085" is not an address: write host:port, for example 127.0.0.1:8080`,
+		"channels: {webchat: {listen: \"127.0.0.1:70000\"}}\n":                                                                        `config.yaml:1: channels.webchat.listen: "127.0.0.1:70000" is not an address: write host:port, for example 127.0.0.1:8080`,
+		"channels: {webchat: {listen: \"0.0.0.0:8080\"}}\n":                                                                           `config.yaml:1: channels.webchat.listen: 0.0.0.0:8080 can be reached from other machines: set token (at least 16 random characters), or listen on 127.0.0.1:8080`,
+		"channels: {webchat: {allowed_hosts: [bot.example]}}\n":                                                                       `config.yaml:1: channels.webchat.allowed_hosts: the page is to be reached as bot.example: set token as well, at least 16 random characters`,
+		"channels: {telegram: {token: a, api_base: \"localhost:1\"}}\n":                                                               `config.yaml:1: channels.telegram.api_base: expected an address such as https://api.telegram.org`,
+		"channels: {telegram: {token: a, poll_timeout: 2m}}\n":                                                                        `config.yaml:1: channels.telegram.poll_timeout: expected a time from 1s to 50s, found 2m0s`,
+		"channels: {telegram: {token: a, allow_users: [\"-5\"]}}\n":                                                                   `config.yaml:1: channels.telegram.allow_users: "-5" is nobody: write a user's id, a @username or "*"`,
+		"channels: {telegram: {token: a, allow_users: [\"discord:5\"]}}\n":                                                            `config.yaml:1: channels.telegram.allow_users: "discord:5" is nobody: write a user's id, a @username or "*"`,
+		"channels: {telegram: {token: a, allow_chats: [\"5\"]}}\n":                                                                    `config.yaml:1: channels.telegram.allow_chats: "5" is no group: write a group's id or "*"`,
+		"channels: {discord: {token: a, allow_users: [\"@\"], api_base: \"discord\"}}\n":                                              "config.yaml:1: channels.discord.api_base: expected an address such as https://discord.com\n" + `config.yaml:1: channels.discord.allow_users: "@" is nobody: write a user's id, a @username or "*"`,
+		"channels: {telegram: {token: a, allow_users: [\"telegram:5\", \"@ann\", \"*\"], allow_chats: [\"telegram:-5/7\", -1001]}}\n": "",
+	} {
+		s := newShell(t, nil)
+		s.newApp = func(cfg *config.Config, log *slog.Logger, opts appOptions) (runner, error) {
+			return newApp(cfg, log, opts)
+		}
+		code := s.run(t.Context(), []string{"config", "check", file(t, text)})
+		got := strings.TrimSpace(strings.ReplaceAll(s.errOut.String(), "dragoman: ", ""))
+		if got != want || code != exitConfig && want != "" || code != 0 && want == "" {
+			t.Errorf("%s: exit code %d\ngot  %s\nwant %s", text, code, got, want)
+		}
 	}
 }

@@ -9,13 +9,17 @@
 package config
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"time"
+	"unicode/utf8"
 )
 
 // Config is everything the daemon can be told.
@@ -58,6 +62,17 @@ type Model struct {
 	Fallback      []string       `yaml:"fallback"`       // keys of models, asked in this order when it fails
 	Timeout       time.Duration  `yaml:"timeout"`        // of one request
 	Options       map[string]any `yaml:"options"`        // passed on to the API: max_tokens, temperature, ...
+}
+
+// Address returns the base URL as it may be shown: without what some services
+// take as a password there. It is "" where the provider's own is asked.
+func (m Model) Address() string {
+	u, err := url.Parse(m.BaseURL)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }
 
 func (m *Model) setDefaults() {
@@ -125,10 +140,20 @@ const maxFile = 1 << 20
 // A mistake in what was written is an *Error. Load reads files named by
 // "file:" values and nothing else; it opens no connection.
 func Load(path string, env func(string) string) (*Config, error) {
+	return read(path, &document{env: env, dir: "."})
+}
+
+// LoadOnly is Load for a program that talks to one terminal, also beside a
+// running daemon: whatever channels there are, it takes one of the given type
+// with an empty section, no health endpoint, and a ledger in memory.
+func LoadOnly(channel, path string, env func(string) string) (*Config, error) {
+	return read(path, &document{env: env, dir: ".", only: channel})
+}
+
+func read(path string, doc *document) (*Config, error) {
 	if path == "" {
-		path = find(env)
+		path = find(doc.env)
 	}
-	doc := &document{env: env, dir: "."}
 	if path != "" {
 		text, err := readFile(path)
 		if err != nil {
@@ -157,6 +182,9 @@ func build(doc *document) (*Config, error) {
 		d.decode(doc.root, "", cfg)
 	}
 	d.fill(cfg)
+	if doc.only != "" {
+		cfg.Health.Listen, cfg.Store.Driver = "", "memory"
+	}
 	if len(d.problems) == 0 { // a half-read configuration would only add confusing remarks
 		v := validator{decoder: &d, cfg: cfg}
 		v.check()
@@ -178,7 +206,17 @@ func (d *decoder) fill(cfg *Config) {
 		cfg.Models = map[string]Model{"main": m}
 	}
 	if len(cfg.Channels) == 0 {
-		cfg.Channels = map[string]Section{"webchat": d.doc.section("webchat")}
+		name := cmp.Or(d.doc.only, "webchat")
+		cfg.Channels = map[string]Section{name: d.doc.section(name)}
+	}
+	for _, m := range cfg.Models {
+		if u, err := url.Parse(m.BaseURL); err == nil && u.User != nil {
+			password, ok := u.User.Password()
+			if !ok {
+				password = u.User.Username() // a key that stands alone
+			}
+			d.doc.addSecret(password)
+		}
 	}
 	if cfg.Agent.Model == "" {
 		cfg.Agent.Model = "main"
@@ -189,7 +227,7 @@ func (d *decoder) fill(cfg *Config) {
 		}
 	}
 	if dir, err := expandHome(cfg.DataDir, d.doc.env); err != nil {
-		d.add("data_dir", "%v", err)
+		d.add("data_dir", "%v, here or in DRAGOMAN_DATA_DIR", err)
 	} else {
 		cfg.DataDir = dir
 	}
@@ -200,15 +238,6 @@ func (c *Config) Path() string { return c.doc.path }
 
 // Location returns the time zone, ready to use.
 func (c *Config) Location() *time.Location { return c.location }
-
-// Only leaves one channel of the given type, named like it and with an empty
-// section, switches the health endpoint off and keeps the ledger in memory: what
-// a program that talks to one terminal needs, also beside a running daemon.
-func (c *Config) Only(channel string) {
-	c.Channels = map[string]Section{channel: c.doc.section(channel)}
-	c.Health.Listen = ""
-	c.Store.Driver = "memory"
-}
 
 // OnSecret calls fn with every secret the configuration holds, and later with
 // each that an adapter reads from its section, so that a log can hide them. It
@@ -247,6 +276,8 @@ func readFile(path string) ([]byte, error) {
 		return nil, newError("config: %s cannot be read: permission denied", path)
 	case err != nil:
 		return nil, fmt.Errorf("config: read %s: %w", path, err)
+	case !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0:
+		return nil, newError("config: %s is not a text file", path)
 	}
 	return text, nil
 }
@@ -293,7 +324,7 @@ func expandHome(path string, env func(string) string) (string, error) {
 		home = env("USERPROFILE")
 	}
 	if home == "" {
-		return "", fmt.Errorf("%q needs a home folder and there is none: give a full path", path)
+		return "", fmt.Errorf("%q needs a home folder and HOME is not set: give a full path", path)
 	}
 	return filepath.Join(home, path[1:]), nil
 }

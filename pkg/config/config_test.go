@@ -86,6 +86,8 @@ models:
   local: {provider: offline}
 channels:
   work: {type: telegram, token: "${KEY}"}
+  telegram: {}
+  discord: {}
 store: {driver: sqlite, durability: fast}
 tools: {workspace: shared}
 log: {level: debug, format: json}
@@ -104,7 +106,7 @@ shutdown_grace: 3s
 			},
 			"local": {Provider: "offline", ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute},
 		},
-		Channels: map[string]Section{"work": {}},
+		Channels: map[string]Section{"work": {}, "telegram": {}, "discord": {}},
 		Store:    Store{"sqlite", "fast"}, Tools: Tools{WorkspaceShared}, Log: Log{"debug", "json"},
 		Health: Health{":9000"}, ShutdownGrace: 3 * time.Second,
 	}
@@ -176,7 +178,12 @@ func TestMistakes(t *testing.T) {
 		}},
 		{"own fallback", "models: {main: {provider: openai, model: m, fallback: [main]}}\n", []string{`config.yaml:1: models.main.fallback[0]: a model cannot stand in for itself`}},
 		{"no provider", "models:\n  main:\n    model: gpt\n", []string{`config.yaml:3: models.main.provider: is missing: say who serves the model, for example openai`}},
-		{"no model", "models:\n  main:\n    provider: openai\n", []string{`config.yaml:3: models.main.model: is missing: say which one, by its name at the provider`}},
+		{"owner on no channel", "owners: [\"telegrm:1\"]\nchannels: {telegram: , work: }\n", []string{`config.yaml:1: owners[0]: there is no channel "telegrm": did you mean "telegram"?`}},
+		{"owner on no channel at all", "owners: [\"telegram:1\"]\n", []string{`config.yaml:1: owners[0]: there is no channel "telegram": there is only webchat`}},
+		{"owner by name", "owners: [\"webchat:@ann\", \"webchat:*\"]\n", []string{
+			`config.yaml:1: owners[0]: an owner is named by a number, because names change hands: /id in the chat says which`,
+			`config.yaml:1: owners[1]: an owner is named by a number, because names change hands: /id in the chat says which`,
+		}},
 		{"address without scheme", "models: {main: {provider: openai, model: m, base_url: \"localhost:11434\"}}\n", []string{`config.yaml:1: models.main.base_url: expected an address that begins with http:// or https://`}},
 		{"channel name", "channels: {\"my bot\": {type: telegram}}\n", []string{`config.yaml:1: channels.my bot: a channel's name has only letters, digits, - and _`}},
 		{"workspace", "tools: {workspace: common}\n", []string{`config.yaml:1: tools.workspace: expected per_conversation or shared, found "common"`}},
@@ -215,9 +222,14 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	if err := os.WriteFile(huge, []byte(strings.Repeat("# padding\n", maxFile/10+1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	binary := filepath.Join(dir, "binary.yaml")
+	if err := os.WriteFile(binary, []byte("\x7fELF\x02\x01\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct{ path, want string }{
 		{filepath.Join(dir, "none.yaml"), "config: there is no file " + filepath.Join(dir, "none.yaml")},
 		{dir, "config: " + dir + " is a folder: name the file"},
+		{binary, "config: " + binary + " is not a text file"},
 		{huge, "config: " + huge + " is larger than 1048576 bytes: this is no configuration"},
 	} {
 		var mistake *Error
@@ -290,7 +302,7 @@ func TestExpansion(t *testing.T) {
 			t.Errorf("%s becomes %q, want %q", tc.in, cfg.Agent.SystemPrompt, tc.want)
 		}
 	}
-	cfg := load(t, "agent: {max_iterations: \"${N}\", turns_per_minute: 7}\nowners: ${LIST}\nmodels:\n  main:\n    provider: offline\n    options:\n      a: ${N}\n      b: \"${N}\"\n", env)
+	cfg := load(t, "agent: {max_iterations: \"${N}\", turns_per_minute: 7}\nowners: ${LIST}\nchannels: {telegram: }\nmodels:\n  main:\n    provider: offline\n    options:\n      a: ${N}\n      b: \"${N}\"\n", env)
 	if cfg.Agent.MaxIterations != 7 || cfg.Agent.TurnsPerMinute != 7 {
 		t.Errorf("numbers from the environment: %d, %d", cfg.Agent.MaxIterations, cfg.Agent.TurnsPerMinute)
 	}
@@ -333,8 +345,8 @@ func TestAliasBombIsBounded(t *testing.T) {
 	start := time.Now()
 	for _, text := range []string{b.String(), "a: &a [*a]\n", "a: &a {b: *a}\n", "a: &a {<<: *a}\n", strings.Repeat("[", 5000)} {
 		var mistake *Error
-		if _, err := Load(write(t, text), vars()); !errors.As(err, &mistake) {
-			t.Errorf("%.30q: got %v, want an *Error", text, err)
+		if _, err := Load(write(t, text), vars()); !errors.As(err, &mistake) || len(mistake.Problems) != 1 {
+			t.Errorf("%.30q: got %v, want an *Error of one line", text, err)
 		}
 	}
 	if took := time.Since(start); took > 5*time.Second {
@@ -358,6 +370,7 @@ models:
   b: {provider: openai, model: m, api_key: file:key}
   c: {provider: openai, model: m, api_key: "file:${WHERE}/key"}
   d: {provider: openai, model: m, api_key: "${KEY}"}
+  e: {provider: openai, model: m, base_url: "https://ann:pass-word@api.example/v1?x=y"}
 channels:
   one: {token: channel-token}
 `
@@ -381,8 +394,11 @@ channels:
 	if err := cfg.Channels["one"].Decode(&into); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"from-a-file", "from-env", "channel-token"}, heard); diff != "" {
+	if diff := cmp.Diff([]string{"from-a-file", "from-env", "pass-word", "channel-token"}, heard); diff != "" {
 		t.Errorf("secrets told to the log (-want +got):\n%s", diff)
+	}
+	if got := cfg.Models["e"].Address(); got != "https://api.example/v1" {
+		t.Errorf("the address is shown as %s", got)
 	}
 	if printed := fmt.Sprintf("%v %+v %#v", cfg.Models, cfg.Models, cfg.Models); strings.Contains(printed, "from-") {
 		t.Errorf("a printed configuration shows a key: %s", printed)
@@ -414,8 +430,8 @@ func TestMistakesShowNoSecret(t *testing.T) {
 }
 
 func TestNamesTheProgramKnows(t *testing.T) {
-	known := Names{Channels: []string{"console", "telegram", "webchat"}, Providers: []string{"offline", "openai"}, Stores: []string{"memory", "sqlite"}}
-	cfg := load(t, "models:\n  main: {provider: opnai, model: m}\nchannels:\n  telegrm: {}\n  work:\n    type: slack\nstore: {driver: postgres}\n", vars())
+	known := Names{Channels: []string{"telegram", "webchat"}, Refused: map[string]string{"console": "is for the terminal"}, Providers: []string{"offline", "openai"}, Stores: []string{"memory", "sqlite"}}
+	cfg := load(t, "models:\n  main: {provider: opnai}\nchannels:\n  telegrm: {}\n  work:\n    type: slack\n  term: {type: console}\nstore: {driver: postgres}\n", vars())
 	err := cfg.Check(known)
 	var mistake *Error
 	if !errors.As(err, &mistake) {
@@ -424,21 +440,30 @@ func TestNamesTheProgramKnows(t *testing.T) {
 	want := []string{
 		`config.yaml:2: models.main.provider: there is no provider "opnai": did you mean "openai"?`,
 		`config.yaml:4: channels.telegrm: there is no channel type "telegrm": did you mean "telegram"?`,
-		`config.yaml:6: channels.work.type: there is no channel type "slack": there are console, telegram, webchat`,
-		`config.yaml:7: store.driver: there is no store driver "postgres": there are memory, sqlite`,
+		`config.yaml:6: channels.work.type: there is no channel type "slack": there are telegram, webchat`,
+		`config.yaml:7: channels.term: is for the terminal`,
+		`config.yaml:8: store.driver: there is no store driver "postgres": there are memory, sqlite`,
 	}
 	if diff := cmp.Diff(want, mistake.Problems); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	err = load(t, "models:\n  main:\n    provider: openai\n", vars()).Check(known)
+	if err == nil || err.Error() != "config.yaml:3: models.main.model: is missing: say which one, by its name at the provider" {
+		t.Errorf("no model: %v", err)
 	}
 	if err := load(t, "", vars()).Check(known); err != nil {
 		t.Errorf("defaults: %v", err)
 	}
 }
 
-func TestOnlyOneChannel(t *testing.T) {
-	cfg := load(t, "channels: {telegram: {token: x}}\nhealth: {listen: \":1\"}\n", vars())
-	cfg.Only("console")
-	if len(cfg.Channels) != 1 || cfg.Channels["console"].Type() != "console" || cfg.Health.Listen != "" {
+// What the channels of the file need does not matter where none of them runs.
+func TestLoadOnlyOneChannel(t *testing.T) {
+	path := write(t, "owners: [\"telegram:1\"]\nchannels: {telegram: {token: \"${NOT_SET}\"}}\nhealth: {listen: \":1\"}\n")
+	cfg, err := LoadOnly("console", path, vars("DISCORD_BOT_TOKEN", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cfg.Channels) != 1 || cfg.Store.Driver != "memory" || cfg.Channels["console"].Type() != "console" || cfg.Health.Listen != "" {
 		t.Errorf("got %v, health on %q", cfg.Channels, cfg.Health.Listen)
 	}
 }

@@ -18,6 +18,7 @@ type document struct {
 	path string // as given, "" without a file
 	file string // its last part, for messages
 	dir  string // what relative "file:" values start from
+	only string // the type of the one channel there is, "" if the file says
 	env  func(string) string
 
 	root     *yaml.Node            // a mapping, or nil if nothing was written
@@ -71,8 +72,14 @@ func (doc *document) parse(text []byte) (*yaml.Node, error) {
 	} else if !errors.Is(err, io.EOF) {
 		return nil, doc.syntaxError(text, err)
 	}
+	if doc.only != "" && node.Content[0].Kind == yaml.MappingNode {
+		remove(node.Content[0], "channels") // what only they need may be missing
+	}
 	r := resolver{decoder: decoder{doc: doc}, nodes: maxNodes}
 	root := r.resolve(node.Content[0], "", 0)
+	if r.tooMuch {
+		return nil, newError("%s: the file is nested too deeply or its aliases unfold to too much", doc.file)
+	}
 	doc.problems = r.problems
 	if isNull(root) {
 		return nil, nil //nolint:nilnil // as above
@@ -130,15 +137,14 @@ const (
 // resolver copies a parsed tree and resolves what stands for something else.
 type resolver struct {
 	decoder
-	nodes int
+	nodes   int
+	tooMuch bool // one of the bounds was met, so the tree is not whole
 }
 
 func (r *resolver) resolve(n *yaml.Node, path string, depth int) *yaml.Node {
 	r.nodes--
 	if r.nodes < 0 || depth > maxDepth {
-		if len(r.problems) == 0 {
-			r.report(n, "the file is nested too deeply or its aliases unfold to too much")
-		}
+		r.tooMuch = true
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: n.Line}
 	}
 	switch n.Kind {

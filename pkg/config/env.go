@@ -16,7 +16,7 @@ type EnvVar struct {
 }
 
 // EnvVars lists the variables Load reads, besides those a file names as
-// ${NAME}. A key of the file wins over its variable. A file that has channels
+// ${NAME}. A key of the file wins over its variable, unless nothing is in it. A file that has channels
 // lists all of them, and the channel variables are not looked at; the same
 // holds for models.
 func EnvVars() []EnvVar {
@@ -55,6 +55,7 @@ func (doc *document) addEnvironment() {
 			listed[section] = n != nil && !isNull(n)
 		}
 	}
+	listed["channels"] = listed["channels"] || doc.only != ""
 	started := map[string]bool{}
 	for _, v := range EnvVars() {
 		if v.Starts && doc.env(v.Name) != "" {
@@ -82,7 +83,7 @@ func parent(path string) string {
 	return ""
 }
 
-// set puts a value at a key path, unless one is there.
+// set puts a value at a key path, unless one that is not empty is there.
 func (doc *document) set(path, value, variable string) {
 	if doc.varOf == nil {
 		doc.varOf = map[*yaml.Node]string{}
@@ -94,7 +95,7 @@ func (doc *document) set(path, value, variable string) {
 	keys := strings.Split(path, ".")
 	for i, key := range keys {
 		next := lookup(at, key)
-		if next != nil && isNull(next) {
+		if next != nil && isEmpty(next) {
 			remove(at, key)
 			next = nil
 		}
@@ -115,6 +116,11 @@ func (doc *document) set(path, value, variable string) {
 		}
 		at = next
 	}
+}
+
+// isEmpty reports whether n says nothing: no value, empty text, an empty list.
+func isEmpty(n *yaml.Node) bool {
+	return isNull(n) || n.Kind == yaml.ScalarNode && n.Value == "" || n.Kind == yaml.SequenceNode && len(n.Content) == 0
 }
 
 func remove(mapping *yaml.Node, key string) {

@@ -21,10 +21,12 @@ func example(t *testing.T, uncommented bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What a DRAGOMAN_ variable may say is commented out, but a default.
+	text = regexp.MustCompile(`(?m)^( *)#(data_dir|timezone|level|format): `).ReplaceAll(text, []byte("$1$2: "))
 	if !uncommented {
 		return string(text)
 	}
-	single := regexp.MustCompile(`(?m)^(owners|timezone):.*\n#`) // a default with an example below it
+	single := regexp.MustCompile(`(?m)^(owners):.*\n#`) // a default with an example below it
 	return regexp.MustCompile(`(?m)^( *)#(\w+:|  +\w+:)`).ReplaceAllString(single.ReplaceAllString(string(text), "#"), "$1$2")
 }
 
@@ -38,7 +40,7 @@ func TestExampleIsTheDefaults(t *testing.T) {
 
 func TestExampleCanBeUncommented(t *testing.T) {
 	cfg := load(t, example(t, true), vars("TELEGRAM_BOT_TOKEN", "1:a", "DISCORD_BOT_TOKEN", "b", "OPENAI_API_KEY", "c"))
-	if cfg.Timezone != "Europe/Berlin" || cfg.Owners[0] != "telegram:12345" || cfg.Models["gpt"].APIKey != "c" || cfg.Models["local"].Timeout != 2*time.Minute {
+	if cfg.Owners[0] != "telegram:12345" || cfg.Models["gpt"].APIKey != "c" || cfg.Models["local"].Timeout != 2*time.Minute {
 		t.Errorf("got %+v", cfg)
 	}
 	for name, kind := range map[string]string{"webchat": "webchat", "telegram": "telegram", "discord": "discord", "work": "telegram"} {
@@ -88,5 +90,19 @@ func TestExampleExplainsEveryOption(t *testing.T) {
 		if key.MatchString(line) && !strings.HasPrefix(strings.TrimSpace(lines[i-1]), "# ") {
 			t.Errorf("config.example.yaml:%d: %q has no remark above it", i+1, line)
 		}
+	}
+}
+
+// TestCopiedExampleLeavesRoomForVariables: the unit and the image say by
+// variables where the data lies, and whoever copies the example keeps that.
+func TestCopiedExampleLeavesRoomForVariables(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "config.example.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := load(t, string(text), vars("DRAGOMAN_DATA_DIR", "/data", "DRAGOMAN_HEALTH_LISTEN", "127.0.0.1:8081", "DRAGOMAN_TIMEZONE", "Asia/Tokyo",
+		"DRAGOMAN_LOG_LEVEL", "warn", "DRAGOMAN_LOG_FORMAT", "json", "DRAGOMAN_OWNERS", "webchat:1"))
+	if cfg.DataDir != "/data" || cfg.Health.Listen != "127.0.0.1:8081" || cfg.Timezone != "Asia/Tokyo" || cfg.Log != (Log{"warn", "json"}) || len(cfg.Owners) != 1 {
+		t.Errorf("got %+v", cfg)
 	}
 }

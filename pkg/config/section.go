@@ -49,8 +49,9 @@ func (s Section) Type() string { return s.kind }
 // text keys, lists, text, numbers, booleans, Secret, time.Duration and
 // encoding.TextUnmarshaler. More tags say what is asked of a field: enum:"a,b"
 // (one of these texts), minimum:"0", and required:"why" for one that must not
-// be left empty, with the words for whoever forgot it. Not for concurrent use with other sections of the
-// same configuration.
+// be left empty, with the words for whoever forgot it. If the struct is a
+// Validator it is asked as well, once everything has the right kind. Not for
+// concurrent use with other sections of the same configuration.
 func (s Section) Decode(into any) error {
 	v := reflect.ValueOf(into)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
@@ -61,7 +62,19 @@ func (s Section) Decode(into any) error {
 	}
 	d := decoder{doc: s.doc}
 	d.decode(s.node, s.path, into)
+	if v, ok := into.(Validator); ok && len(d.problems) == 0 {
+		v.Validate(s.name, func(key, format string, args ...any) {
+			d.problems = append(d.problems, s.problem(key, format, args...))
+		})
+	}
 	return d.err()
+}
+
+// Validator is a struct that checks what its tags cannot say.
+type Validator interface {
+	// Validate is called after decoding. name is the section's; wrong reports a
+	// mistake in the value of a key, in words that repeat no secret.
+	Validate(name string, wrong func(key, format string, args ...any))
 }
 
 // Errorf returns an *Error about a key of the section ("" for the section
@@ -71,6 +84,11 @@ func (s Section) Errorf(key, format string, args ...any) error {
 	if s.doc == nil {
 		return newError("%s: %s", key, fmt.Sprintf(format, args...))
 	}
+	d := decoder{doc: s.doc, problems: []problem{s.problem(key, format, args...)}}
+	return d.err()
+}
+
+func (s Section) problem(key, format string, args ...any) problem {
 	path := s.path
 	if key != "" {
 		path = join(path, key)
@@ -83,7 +101,7 @@ func (s Section) Errorf(key, format string, args ...any) error {
 	}
 	d := decoder{doc: s.doc}
 	d.add(path, format, args...)
-	return d.err()
+	return d.problems[0]
 }
 
 // section returns an empty section of the type it is named after.

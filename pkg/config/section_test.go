@@ -176,7 +176,9 @@ func TestSectionTagsAskForMore(t *testing.T) {
 	if err := cfg.Channels["webchat"].Decode(&page); err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	cfg.Only("console")
+	if cfg, err = LoadOnly("console", "", vars()); err != nil {
+		t.Fatal(err)
+	}
 	if err := cfg.Channels["console"].Decode(&asking{}); err == nil || err.Error() != "config: channels.console.token: is missing: what the portal shows" {
 		t.Errorf("an empty section: %v", err)
 	}
@@ -287,10 +289,37 @@ func TestEnvironmentMistakes(t *testing.T) {
 		{vars("DRAGOMAN_HEALTH_LISTEN", "on"), `environment variable DRAGOMAN_HEALTH_LISTEN: health.listen: expected host:port, for example 127.0.0.1:8081, found "on"`},
 		{vars("OPENAI_BASE_URL", "http://localhost/v1"), `environment variable OPENAI_BASE_URL: models.main.model: is missing: say which one, by its name at the provider`},
 		{vars("OPENAI_BASE_URL", "localhost", "OPENAI_MODEL", "m"), `environment variable OPENAI_BASE_URL: models.main.base_url: expected an address that begins with http:// or https://`},
-		{vars("HOME", ""), `config: data_dir: "~/.dragoman" needs a home folder and there is none: give a full path`},
+		{vars("HOME", ""), `config: data_dir: "~/.dragoman" needs a home folder and HOME is not set: give a full path, here or in DRAGOMAN_DATA_DIR`},
 	} {
-		if _, err := FromEnv(tc.env); err == nil || err.Error() != tc.want {
+		cfg, err := FromEnv(tc.env)
+		if err == nil {
+			err = cfg.Check(Names{Channels: []string{"webchat"}, Providers: []string{"openai"}, Stores: []string{"sqlite"}})
+		}
+		if err == nil || err.Error() != tc.want {
 			t.Errorf("got  %v\nwant %s", err, tc.want)
 		}
+	}
+}
+
+type strict struct {
+	Wait int `yaml:"wait"`
+	name string
+}
+
+func (s *strict) Validate(name string, wrong func(key, format string, args ...any)) {
+	s.name = name
+	if s.Wait > 9 {
+		wrong("wait", "expected at most 9, found %d", s.Wait)
+	}
+}
+
+func TestSectionAsksItsReader(t *testing.T) {
+	var s strict
+	if err := load(t, "channels:\n  work: {wait: 9}\n", vars()).Channels["work"].Decode(&s); err != nil || s.name != "work" {
+		t.Errorf("%+v: %v", s, err)
+	}
+	want := "config.yaml:3: channels.work.wait: expected at most 9, found 10"
+	if err := load(t, "channels:\n  work:\n    wait: 10\n", vars()).Channels["work"].Decode(&s); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }

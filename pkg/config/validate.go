@@ -24,11 +24,7 @@ func (v *validator) check() {
 	if c.DataDir == "" {
 		v.add("data_dir", "must name a folder")
 	}
-	for i, o := range c.Owners {
-		if channel, id, ok := strings.Cut(o, ":"); !ok || channel == "" || id == "" {
-			v.add(fmt.Sprintf("owners[%d]", i), "expected channel:id, for example telegram:12345, found %q", o)
-		}
-	}
+	v.owners()
 	var err error
 	if c.location, err = time.LoadLocation(c.Timezone); err != nil || c.Timezone == "" {
 		v.add("timezone", "there is no time zone %q: write a name such as Europe/Berlin, UTC or Local", c.Timezone)
@@ -49,6 +45,22 @@ func (v *validator) check() {
 	between(v, "shutdown_grace", c.ShutdownGrace, 0, 10*time.Minute)
 }
 
+func (v *validator) owners() {
+	for i, o := range v.cfg.Owners {
+		at := fmt.Sprintf("owners[%d]", i)
+		channel, id, ok := strings.Cut(o, ":")
+		_, exists := v.cfg.Channels[channel]
+		switch {
+		case !ok || channel == "" || id == "":
+			v.add(at, "expected channel:id, for example telegram:12345, found %q", o)
+		case id[0] == '@' || id == "*":
+			v.add(at, "an owner is named by a number, because names change hands: /id in the chat says which")
+		case !exists && v.doc.only == "":
+			v.unknown(at, "channel", channel, slices.Sorted(maps.Keys(v.cfg.Channels)))
+		}
+	}
+}
+
 func (v *validator) agent(a Agent) {
 	between(v, "agent.max_iterations", a.MaxIterations, 1, 1000)
 	between(v, "agent.max_parallel_turns", a.MaxParallelTurns, 1, 1_000_000)
@@ -65,9 +77,6 @@ func (v *validator) models() {
 		m, path := v.cfg.Models[name], "models."+name
 		if m.Provider == "" {
 			v.missing(path, "provider", "say who serves the model, for example openai")
-		}
-		if m.Provider != "" && m.Provider != offline && m.Model == "" {
-			v.missing(path, "model", "say which one, by its name at the provider")
 		}
 		if u, err := url.Parse(m.BaseURL); m.BaseURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 			v.add(path+".base_url", "expected an address that begins with http:// or https://")
@@ -97,7 +106,11 @@ func (d *decoder) unknown(path, what, name string, known []string) {
 		d.add(path, "there is no %s %q: did you mean %q?", what, name, n)
 		return
 	}
-	d.add(path, "there is no %s %q: there are %s", what, name, strings.Join(known, ", "))
+	there := "there are "
+	if len(known) == 1 {
+		there = "there is only "
+	}
+	d.add(path, "there is no %s %q: %s%s", what, name, there, strings.Join(known, ", "))
 }
 
 func between[T cmp.Ordered](v *validator, path string, value, low, high T) {
@@ -129,6 +142,7 @@ func isListen(s string) bool {
 // Names are the words a program has an implementation for.
 type Names struct {
 	Channels  []string
+	Refused   map[string]string // channel types that cannot be configured, and why
 	Providers []string
 	Stores    []string
 }
@@ -142,6 +156,10 @@ func (c *Config) Check(known Names) error {
 		if slices.Contains(known.Channels, s.Type()) {
 			continue
 		}
+		if why := known.Refused[s.Type()]; why != "" {
+			d.add(s.path, "%s", why)
+			continue
+		}
 		path := s.path
 		if _, ok := c.doc.places[path+".type"]; ok {
 			path += ".type"
@@ -149,8 +167,11 @@ func (c *Config) Check(known Names) error {
 		d.unknown(path, "channel type", s.Type(), known.Channels)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Models)) {
-		if p := c.Models[name].Provider; !slices.Contains(known.Providers, p) {
-			d.unknown("models."+name+".provider", "provider", p, known.Providers)
+		m, path := c.Models[name], "models."+name
+		if !slices.Contains(known.Providers, m.Provider) {
+			d.unknown(path+".provider", "provider", m.Provider, known.Providers)
+		} else if m.Provider != offline && m.Model == "" {
+			d.missing(path, "model", "say which one, by its name at the provider")
 		}
 	}
 	if !slices.Contains(known.Stores, c.Store.Driver) {
