@@ -195,3 +195,14 @@ func canonical(v any) string {
 	}
 	return string(text)
 }
+
+// FingerprintLen returns how many messages a fingerprint stands for; ok is false
+// if it is none.
+func FingerprintLen(fingerprint string) (n int, ok bool) {
+	words := strings.SplitN(fingerprint, " ", 3)
+	if len(words) < 3 || words[0] != fingerprintVersion {
+		return 0, false
+	}
+	n, err := strconv.Atoi(words[1])
+	return n, err == nil && n >= 0
+}

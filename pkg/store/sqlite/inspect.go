@@ -477,3 +477,14 @@ func (r *Reader) Unfinished() (u Unfinished, err error) {
 	}
 	return u, nil
 }
+
+// Fact returns the value of key, "" if there is none.
+func (r *Reader) Fact(key string) (value string, err error) {
+	for row, err := range r.c.rows("SELECT value FROM facts WHERE key = ?", key) {
+		if err != nil {
+			return "", fmt.Errorf("store: fact: %w", err)
+		}
+		value = text(row[0])
+	}
+	return value, nil
+}

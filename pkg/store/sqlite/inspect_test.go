@@ -47,7 +47,9 @@ func told(t *testing.T, s *Store) {
 	put(t, s, store.Tx{Receipts: []store.Receipt{{Key: "k", Result: bus.Receipt{MessageID: "99", Time: time.UnixMilli(3000)}}}})
 }
 
-func uttered(role, text string) providers.Message { return providers.Message{Role: role, Content: text} }
+func uttered(role, text string) providers.Message {
+	return providers.Message{Role: role, Content: text}
+}
 
 func put(t *testing.T, s *Store, tx store.Tx) {
 	t.Helper()
