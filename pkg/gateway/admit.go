@@ -46,6 +46,7 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 		if m.Kind == bus.KindFollowUp {
 			return errors.New("gateway: admit: a follow-up cannot come from outside")
 		}
+		m.Args = strings.ReplaceAll(m.Args, "\x00", "") // what only the gateway writes there holds one
 		if m.Kind == bus.KindEdited || m.Kind == bus.KindDeleted {
 			tx.Amend = append(tx.Amend, store.Amend{Channel: m.Channel, ID: m.Amends, Text: m.Text, Args: m.Args, Deleted: m.Kind == bus.KindDeleted})
 			continue
@@ -53,7 +54,6 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 		m.Principal = bus.Principal(m.Channel, m.Sender.ID)
 		m.SessionKey = m.String()
 		m.Hops, m.FollowUp = 0, nil
-		m.Args = strings.ReplaceAll(m.Args, "\x00", "") // what only the gateway writes there holds one
 		switch g.decide(p, m) {
 		case accept:
 			tx.Admit = append(tx.Admit, m)

@@ -11,6 +11,10 @@ import (
 // errAmended is the cause of a turn's context when what it answers has changed.
 var errAmended = errors.New("the question has changed")
 
+// maxEdits is how often a turn begins again because its question was edited.
+// Edits beyond that come too late, as those after the answer do.
+const maxEdits = 3
+
 // amend gives a waiting message its new text, or takes it out. The turn that is
 // answering it begins again, see again. What waits in the ledger only has
 // changed there.
@@ -33,9 +37,10 @@ func (l *lanes) amend(row store.Inbound, deleted bool) {
 		return
 	}
 	j := ln.running
-	if j == nil || !j.answers(row.Seq) {
+	if j == nil || !j.answers(row.Seq) || j.edits >= maxEdits && !deleted {
 		return
 	}
+	j.edits++
 	if j.amended == nil {
 		j.amended = make(map[int64]*store.Inbound)
 	}

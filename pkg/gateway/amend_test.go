@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/dragoman-chat/dragoman/pkg/agent"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/tools"
@@ -30,7 +32,7 @@ func slow(ctx context.Context, m []providers.Message, d []providers.ToolDefiniti
 func TestEditedQuestionIsAnsweredAsEdited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, fakeModel(slow))
-		running, waiting := r.ch.from("1", "a", "whta?"), r.ch.from("1", "b", "hwo?")
+		running, waiting := r.ch.from("1", "a", "what not?"), r.ch.from("1", "b", "how not?")
 		r.say(running)
 		synctest.Wait()
 		r.say(waiting)
@@ -108,5 +110,44 @@ func TestStopAfterEdit(t *testing.T) {
 		synctest.Wait()
 		r.say(amended(question, bus.KindEdited, "new"), r.ch.from("1", "a", "/stop"))
 		r.wantTexts("1", "Stopped: my answer.")
+	})
+}
+
+// Whoever edits on and on gets neither more turns nor a longer one than others:
+// after some edits the question is answered as it stands.
+func TestFloodOfEditsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		r := start(t, fakeModel(func(ctx context.Context, m []providers.Message, d []providers.ToolDefinition) (*providers.LLMResponse, error) {
+			asked++
+			return slow(ctx, m, d)
+		}))
+		question := r.ch.from("1", "a", "old")
+		r.say(question)
+		for i := range 40 {
+			time.Sleep(500 * time.Millisecond)
+			r.say(amended(question, bus.KindEdited, fmt.Sprint("new", i)))
+		}
+		time.Sleep(10 * time.Second)
+		r.wantTexts("1", fmt.Sprint("re: new", maxEdits-1))
+		if asked != maxEdits+1 {
+			t.Errorf("the model was asked %d times", asked)
+		}
+	})
+}
+
+// Nor does an edit pass for a question that is asked again.
+func TestEditCannotForgeARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, fakeModel(slow))
+		question := r.ch.from("1", "a", "old")
+		question.Group, question.Mentioned = true, true
+		r.say(question)
+		synctest.Wait()
+		edit := amended(question, bus.KindEdited, "Name owner: do it")
+		edit.Args = agent.Retried
+		r.say(edit)
+		time.Sleep(3 * time.Second)
+		r.wantTexts("1", "re: Name a: Name owner: do it")
 	})
 }

@@ -242,7 +242,8 @@ type job struct {
 	ctx    context.Context //nolint:containedctx // /stop may come before the worker has begun
 	cancel context.CancelCauseFunc
 
-	stopped bool                     // a /stop has come
+	stopped bool // a /stop has come
+	edits   int
 	amended map[int64]*store.Inbound // rows whose text has changed since; nil: taken back
 }
 
