@@ -127,6 +127,9 @@ func (l *loadtest) startDaemon(ctx context.Context, r *rig, withDiscord, withWeb
 	if err != nil {
 		return nil, err
 	}
+	if err := l.fillPast(ctx, r, filepath.Join(h.dir, "data")); err != nil {
+		return nil, err
+	}
 	return h.start(ctx)
 }
 

@@ -66,7 +66,7 @@ func (l *loadtest) loadRig(ctx context.Context, r *rig, who string, rounds int) 
 	var err error
 	store := ""
 	if who == whoDaemon {
-		store = l.store
+		store = l.ledger()
 		s, err = l.startDaemon(ctx, r, l.discordChats > 0, false)
 	} else {
 		s, err = l.startBare(ctx, r, template, rounds)

@@ -75,6 +75,8 @@ type loadtest struct {
 	rounds              []int
 	modelDelay          time.Duration
 	ahead, history      int
+	pasts               []int // messages a chat has behind it when -load begins
+	past                int
 	store               string   // memory, fast or full
 	stores              []string // those -load runs with
 	data                string   // the daemon's data folder, "" for one of its own
@@ -138,6 +140,7 @@ func (l *loadtest) parse(args []string) error {
 	f.IntVar(&l.ahead, "ahead", 1, "messages a chat has on the way at once")
 	f.IntVar(&l.history, "history", 20, "messages of history in a request to the model")
 	f.StringVar(&l.store, "store", "full", "how the daemon keeps its ledger: memory, fast or full; in -load also a list of them, to compare")
+	past := f.String("past", "0", "messages each chat has behind it at the start of -load, also a list to compare (not with memory)")
 	f.BoolVar(&l.doLoad, "load", true, "run the load at all")
 	f.BoolVar(&l.bare, "bare", false, "measure the bare program too, in turns with the daemon")
 	f.IntVar(&l.repeat, "repeat", 1, "runs of each")
@@ -169,12 +172,12 @@ func (l *loadtest) parse(args []string) error {
 		}
 	}
 	l.store = l.stores[len(l.stores)-1]
-	for text := range strings.SplitSeq(*rounds, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil || n < 0 {
-			return fmt.Errorf("-rounds: %q is not a number of rounds", text)
-		}
-		l.rounds = append(l.rounds, n)
+	var err error
+	if l.rounds, err = counts(*rounds); err != nil {
+		return fmt.Errorf("-rounds: %w", err)
+	}
+	if l.pasts, err = counts(*past); err != nil {
+		return fmt.Errorf("-past: %w", err)
 	}
 	if l.short {
 		l.chats, l.discordChats, l.duration = 20, 0, 3*time.Second
@@ -182,6 +185,18 @@ func (l *loadtest) parse(args []string) error {
 		l.rounds, l.bare, l.repeat = []int{0, 1, 3}, true, 1
 	}
 	return nil
+}
+
+// counts reads a list of numbers.
+func counts(list string) (all []int, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("%q is not a number", text)
+		}
+		all = append(all, n)
+	}
+	return all, nil
 }
 
 // measure runs everything that was asked for. What was measured before an
@@ -276,11 +291,8 @@ func (l *loadtest) crashes(ctx context.Context) error {
 func (l *loadtest) loads(ctx context.Context) error {
 	for _, rounds := range l.rounds {
 		for range l.repeat {
-			for _, store := range l.stores {
-				l.store = store
-				if err := l.loadOnce(ctx, whoDaemon, rounds); err != nil {
-					return err
-				}
+			if err := l.eachLedger(ctx, rounds); err != nil {
+				return err
 			}
 			if l.bare {
 				if err := l.loadOnce(ctx, whoBare, rounds); err != nil {
@@ -299,6 +311,19 @@ func (l *loadtest) loads(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", whoDaemon, err)
 	}
 	l.report.Ahead = &res
+	return nil
+}
+
+// eachLedger loads the daemon with each ledger and each past.
+func (l *loadtest) eachLedger(ctx context.Context, rounds int) error {
+	for _, store := range l.stores {
+		for _, past := range l.pasts {
+			l.store, l.past = store, past
+			if err := l.loadOnce(ctx, whoDaemon, rounds); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
