@@ -212,13 +212,14 @@ func (g *Gateway) mayRefuse(m bus.InboundMessage) bool {
 // refusal tells a stranger how to be let in, and the operator which line
 // lets them in.
 func (g *Gateway) refusal(m bus.InboundMessage) []store.Outbound {
-	line := fmt.Sprintf("allow_users: [%q]", m.Sender.ID)
-	g.log.Info("a stranger was refused; to let them in, add the line to the channel's section",
-		"channel", m.Channel, "chat_id", m.ChatID, "sender", m.Sender.ID, "line", line)
+	add := fmt.Sprintf("'%s' to channels.%s.allow_users", m.Sender.ID, m.Channel) // in quotes that no log escapes
 	text := "I am a private bot and do not know you yet. Whoever runs me can let you in; tell them this id: `" + m.Sender.ID + "`"
 	if m.Group {
-		text += ", or, for everybody here, the id of this chat: `" + cmp.Or(m.Parent.ChatID, m.ChatID) + "`"
+		group := cmp.Or(m.Parent.ChatID, m.ChatID)
+		add += fmt.Sprintf(", or for everybody there '%s' to channels.%s.allow_chats", group, m.Channel)
+		text += ", or, for everybody here, the id of this chat: `" + group + "`"
 	}
+	g.log.Warn("a stranger was refused", "channel", m.Channel, "chat_id", m.ChatID, "sender", m.Sender.ID, "add", add)
 	return g.outgoing(m, "refusal", text)
 }
 

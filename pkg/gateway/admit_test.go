@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -69,11 +71,23 @@ func TestDecide(t *testing.T) {
 
 func TestStrangerIsToldOnceHowToBeLetIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, fakeModel(echo), func(c *Config) { c.Channels[0].(*fakeChannel).gate = channels.Gate{} })
+		var log bytes.Buffer
+		r := start(t, fakeModel(echo), func(c *Config) {
+			c.Channels[0].(*fakeChannel).gate = channels.Gate{}
+			c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		})
 		for range 3 {
 			r.say(r.ch.from("7", "7", "hello"))
 		}
+		group := r.ch.from("-5", "8", "hello")
+		group.Group, group.Mentioned = true, true
+		r.say(group)
 		synctest.Wait()
+		for _, add := range []string{`add="'7' to channels.fake.allow_users"`, `add="'8' to channels.fake.allow_users, or for everybody there '-5' to channels.fake.allow_chats"`} {
+			if strings.Count(log.String(), add) != 1 {
+				t.Errorf("the log does not say %s once:\n%s", add, log.String())
+			}
+		}
 		got := r.ch.texts("7")
 		if len(got) != 1 || !strings.Contains(got[0], "`7`") {
 			t.Errorf("the stranger was sent %q", got)
