@@ -263,7 +263,7 @@ func (s *senders) deliver(row store.Outbound) {
 			return // its channel has stopped; the row waits in the ledger
 		}
 		if errors.Is(err, channels.ErrPermanent) || time.Since(row.Created) > sendMaxAge {
-			s.settle(row, bus.Receipt{}, err)
+			s.giveUp(row, err)
 			g.log.Error("message cannot be delivered, given up", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "err", err)
 			return
 		}
@@ -303,8 +303,29 @@ func (s *senders) attempt(p *port, m bus.OutboundMessage) (r bus.Receipt, err er
 	return p.Send(s.g.send, m)
 }
 
-// settle writes how a row ended and tells who waits for it.
-func (s *senders) settle(row store.Outbound, r bus.Receipt, err error) {
+// textUndeliverable is what a conversation is told in place of a message that
+// the platform will not take.
+const textUndeliverable = "I had an answer here, but it could not be delivered. Please ask again, perhaps for something shorter or simpler."
+
+// giveUp ends a row that cannot be delivered. If it was part of a turn's answer
+// the conversation is told, in case it was the text that was refused: nobody
+// else will say so. A model that waits for the outcome is told instead.
+func (s *senders) giveUp(row store.Outbound, err error) {
+	m := row.Message
+	if told := s.settle(row, bus.Receipt{}, err); told || row.Turn == "" { // a note belongs to no turn
+		return
+	}
+	m.Key, m.Text = bus.Key(m.Key, "undeliverable"), textUndeliverable
+	res, err := s.g.cfg.Store.Apply(s.g.send, store.Tx{Send: s.g.rows("", m)})
+	if err != nil {
+		s.g.log.Error("cannot store a note", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
+		return
+	}
+	s.enqueue(res.Queued)
+}
+
+// settle writes how a row ended and tells who waits for it, if anybody does.
+func (s *senders) settle(row store.Outbound, r bus.Receipt, err error) (told bool) {
 	receipt := store.Receipt{Key: row.Message.Key, Result: r}
 	if err != nil {
 		receipt.Failed = err.Error()
@@ -314,8 +335,10 @@ func (s *senders) settle(row store.Outbound, r bus.Receipt, err error) {
 	defer s.mu.Unlock()
 	for _, c := range s.waiting[row.Message.Key] {
 		c <- outcome{r, err}
+		told = true
 	}
 	delete(s.waiting, row.Message.Key)
+	return told
 }
 
 // clearance waits until the rates of the account and of the conversation allow

@@ -106,7 +106,7 @@ func TestPermanentFailureEndsAtOnceAndTheNextIsSent(t *testing.T) {
 		r.say(r.ch.from("1", "a", "blocked"))
 		synctest.Wait()
 		r.say(r.ch.from("1", "a", "fine"))
-		r.wantTexts("1", "re: fine")
+		r.wantTexts("1", textUndeliverable, "re: fine")
 		if unsent, _ := r.store.Unsent(t.Context()); len(unsent) != 0 {
 			t.Errorf("%d rows are still open", len(unsent))
 		}
