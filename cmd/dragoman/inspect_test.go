@@ -196,9 +196,17 @@ func TestInspection(t *testing.T) {
 		{"sessions", "export", "telegram:-100/7", "--format", "xml"},
 		{"sessions", "show", "nobody"},
 		{"sessions", "delete", "telegram:-100/7"},
-		{"why", "17"}, {"why", "telegram:-100:18"}, {"why", "turn1"}, {"why", "99"}, {"why", "19"},
-		{"why", "20"}, {"why", "21"}, {"why", "telegram:-100:22"}, {"why", "telegram:-100:23"},
-		{"replay", "turn1"}, {"replay", "turn9"},
+		{"why", "17"},
+		{"why", "telegram:-100:18"},
+		{"why", "turn1"},
+		{"why", "99"},
+		{"why", "19"},
+		{"why", "20"},
+		{"why", "21"},
+		{"why", "telegram:-100:22"},
+		{"why", "telegram:-100:23"},
+		{"replay", "turn1"},
+		{"replay", "turn9"},
 	}
 	var all strings.Builder
 	for _, args := range commands {
@@ -213,12 +221,8 @@ func TestSessionsExportJSON(t *testing.T) {
 	c.tell()
 	code, text := c.run("sessions", "export", "telegram:-100/7")
 	var got struct {
-		Session  string
-		Messages []struct {
-			Turn    string
-			Time    time.Time
-			Message providers.Message
-		}
+		Session  string     `json:"session"`
+		Messages []exported `json:"messages"`
 	}
 	if err := json.Unmarshal([]byte(text), &got); err != nil || code != 0 {
 		t.Fatal(code, err, text)
@@ -390,7 +394,7 @@ func play(t *testing.T, path string) outcome {
 		t.Fatal(err)
 	}
 	var rec record
-	if err := json.Unmarshal(text, &rec); err != nil {
+	if err := json.Unmarshal(text, &rec); err != nil { //nolint:musttag // see writeFixture
 		t.Fatal(err)
 	}
 	return rec.run(t.Context())

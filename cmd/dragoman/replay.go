@@ -140,7 +140,7 @@ func (p *program) recordOf(l ledger, turn sqlite.TurnRecord) (rec record, err er
 // first. The ledger does not tell when something was undone, summarised or
 // left behind by /new; which one it was shows in the first request.
 func pasts(lines []sqlite.Line, rec record) (list [][]store.Entry) {
-	if at := slices.IndexFunc(lines, func(l sqlite.Line) bool { return l.Entry.Turn == rec.Turn && !l.Summary }); at >= 0 {
+	if at := slices.IndexFunc(lines, func(l sqlite.Line) bool { return l.Turn == rec.Turn && !l.Summary }); at >= 0 {
 		lines = lines[:at]
 	}
 	choose := func(keep func(sqlite.Line) bool) (chosen []store.Entry) {
@@ -309,7 +309,7 @@ func writeFixture(file string, rec record) error {
 	}
 	enc := json.NewEncoder(f)
 	enc.SetIndent("", "  ")
-	if err := errors.Join(enc.Encode(rec), f.Close()); err != nil {
+	if err := errors.Join(enc.Encode(rec), f.Close()); err != nil { //nolint:musttag // the ledger's types have no tags; this program alone reads it
 		return fmt.Errorf("replay: write the fixture: %w", err)
 	}
 	return nil

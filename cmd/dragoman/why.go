@@ -39,51 +39,60 @@ const textUnknown = `nothing is kept of %s. A message that was not addressed to 
 
 func (p *program) why(l ledger, what string) error {
 	story := teller{out: p.out, l: l, told: map[string]bool{}}
-	found, err := story.turn(what)
-	if found || err != nil {
-		return err
-	}
-	channel, chat, id := "", "", what
-	messages, err := l.FindMessages("", "", what)
-	if err != nil {
-		return err
-	}
-	if i, j := strings.IndexByte(what, ':'), strings.LastIndexByte(what, ':'); len(messages) == 0 && i < j {
-		channel, chat, id = what[:i], what[i+1:j], what[j+1:]
-		if messages, err = l.FindMessages(channel, chat, id); err != nil {
+	for _, tell := range []func(what string) (found bool, err error){story.turn, story.messages, story.ours, story.refusal} {
+		found, err := tell(what)
+		if found || err != nil {
 			return err
 		}
 	}
-	for _, m := range messages {
-		if err := story.message(m); err != nil {
-			return err
+	return fmt.Errorf(textUnknown, printable(what))
+}
+
+// parts takes channel:chat:message apart; anything else is a message.
+func parts(what string) (channel, chat, message string) {
+	if i, j := strings.IndexByte(what, ':'), strings.LastIndexByte(what, ':'); i < j {
+		return what[:i], what[i+1 : j], what[j+1:]
+	}
+	return "", "", what
+}
+
+// messages tells the messages of people that go by that name.
+func (t *teller) messages(what string) (found bool, err error) {
+	list, err := t.l.FindMessages("", "", what)
+	if channel, chat, id := parts(what); err == nil && len(list) == 0 && channel != "" {
+		list, err = t.l.FindMessages(channel, chat, id)
+	}
+	for _, m := range list {
+		if err := t.message(m); err != nil {
+			return true, err
 		}
 	}
-	if len(messages) > 0 {
-		return nil
-	}
-	sent, err := l.FindSent(channel, chat, id)
-	if err != nil {
-		return err
-	}
-	if len(sent) == 0 && channel != "" {
-		sent, err = l.SentWithKeys(bus.Key(channel, "m:"+chat+":"+id, "refusal"))
-		if err != nil {
-			return err
-		}
-		if len(sent) > 0 {
-			fmt.Fprintf(p.out, "%s was refused: its sender is not allowed, and was told so\n", printable(what))
+	return len(list) > 0, err
+}
+
+// ours tells the messages of the bot that go by that name.
+func (t *teller) ours(what string) (found bool, err error) {
+	list, err := t.l.FindSent(parts(what))
+	for _, s := range list {
+		if err := t.sent(s); err != nil {
+			return true, err
 		}
 	}
-	if len(sent) == 0 {
-		return fmt.Errorf(textUnknown, printable(what))
+	return len(list) > 0, err
+}
+
+// refusal tells of a stranger's message, of which only the hint is kept.
+func (t *teller) refusal(what string) (found bool, err error) {
+	channel, chat, id := parts(what)
+	list, err := t.l.SentWithKeys(bus.Key(channel, "m:"+chat+":"+id, "refusal"))
+	if len(list) == 0 || err != nil {
+		return false, err
 	}
-	for _, s := range sent {
-		if err := story.sent(s); err != nil {
-			return err
-		}
+	fmt.Fprintf(t.out, "%s was refused: its sender is not allowed, and was told so\n", printable(what))
+	for _, s := range list {
+		t.print(sentEvents(s))
 	}
-	return nil
+	return true, nil
 }
 
 // event is something that happened.
@@ -256,14 +265,15 @@ func stepEvents(turn sqlite.TurnRecord) []event {
 }
 
 func replyText(s store.Step) string {
-	text := fmt.Sprintf("round %d: the model replied%s", s.Round, costs(s))
+	var text strings.Builder
+	fmt.Fprintf(&text, "round %d: the model replied%s", s.Round, costs(s))
 	if s.Message.Content != "" {
-		text += ": " + short(s.Message.Content)
+		text.WriteString(": " + short(s.Message.Content))
 	}
 	for _, c := range s.Message.ToolCalls {
-		text += "\ncalls " + strings.ReplaceAll(cut(callText(c)), "\n", " ")
+		text.WriteString("\ncalls " + strings.ReplaceAll(cut(callText(c)), "\n", " "))
 	}
-	return text
+	return text.String()
 }
 
 // costs says what a step took, as far as it is known.

@@ -144,7 +144,7 @@ type hasher struct {
 
 func (h *hasher) int(n int) {
 	h.scratch = binary.AppendUvarint(h.scratch[:0], uint64(n)) //nolint:gosec // lengths are not negative
-	h.Write(h.scratch)                                         //nolint:errcheck // a hash never fails
+	h.Write(h.scratch)
 }
 
 func (h *hasher) string(s string) {
@@ -152,7 +152,7 @@ func (h *hasher) string(s string) {
 	for len(s) > 0 { // by way of scratch, which is not allocated anew
 		n := min(len(s), 512)
 		h.scratch = append(h.scratch[:0], s[:n]...)
-		h.Write(h.scratch) //nolint:errcheck // a hash never fails
+		h.Write(h.scratch)
 		s = s[n:]
 	}
 }

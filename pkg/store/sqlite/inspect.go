@@ -425,15 +425,8 @@ func (r *Reader) turn(id string) (t TurnRecord, ok bool, err error) {
 	if !ok {
 		return t, false, nil
 	}
-	for row, err := range r.c.rows("SELECT body FROM steps WHERE id >= ? AND id < ? ORDER BY id", n<<stepBits, (n+1)<<stepBits) {
-		if err != nil {
-			return t, false, err
-		}
-		steps, err := decodeSteps(id, blob(row[0]))
-		if err != nil {
-			return t, false, err
-		}
-		t.Steps = append(t.Steps, steps...)
+	if t.Steps, err = r.steps(n, id); err != nil {
+		return t, false, err
 	}
 	for _, seq := range t.Inbound {
 		m, err := collect(r.c, aMessage, messageColumns+"WHERE i.seq = ?", seq)
@@ -447,11 +440,26 @@ func (r *Reader) turn(id string) (t TurnRecord, ok bool, err error) {
 	}
 	lines, _, err := r.transcript(t.Session)
 	for _, l := range lines {
-		if l.Entry.Turn == id && !l.Summary {
+		if l.Turn == id && !l.Summary {
 			t.History = append(t.History, l)
 		}
 	}
 	return t, true, err
+}
+
+// steps returns the journal of turn n.
+func (r *Reader) steps(n int64, id string) (list []store.Step, err error) {
+	for row, err := range r.c.rows("SELECT body FROM steps WHERE id >= ? AND id < ? ORDER BY id", n<<stepBits, (n+1)<<stepBits) {
+		if err != nil {
+			return nil, err
+		}
+		steps, err := decodeSteps(id, blob(row[0]))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, steps...)
+	}
+	return list, nil
 }
 
 // Unfinished says how much the daemon carries on at its next start.

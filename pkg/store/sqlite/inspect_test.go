@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -55,6 +56,13 @@ func put(t *testing.T, s *Store, tx store.Tx) {
 	t.Helper()
 	if _, err := s.Apply(context.Background(), tx); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func closes(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -126,7 +134,7 @@ func TestReaderBesideAndAfterADaemon(t *testing.T) {
 func TestTranscriptTellsWhatIsHidden(t *testing.T) {
 	dir := t.TempDir()
 	s := fresh(t, dir, Options{})
-	defer s.Close()
+	defer closes(t, s)
 	say := func(turn string, texts ...string) {
 		var tx store.Tx
 		for _, text := range texts {
@@ -176,7 +184,7 @@ func TestTranscriptTellsWhatIsHidden(t *testing.T) {
 func TestFindMessages(t *testing.T) {
 	dir := t.TempDir()
 	s := fresh(t, dir, Options{})
-	defer s.Close()
+	defer closes(t, s)
 	told(t, s)
 	r := reader(t, dir)
 	for _, tc := range []struct {
@@ -247,7 +255,7 @@ func TestReaderRefuses(t *testing.T) {
 	} {
 		r, err := OpenReader(tc.dir)
 		if err == nil {
-			r.Close()
+			closes(t, r)
 		}
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v, want %q", err, tc.want)
@@ -309,7 +317,7 @@ func TestBackupBesideADaemonAndRestore(t *testing.T) {
 	private(filepath.Join(dir, fileName))
 	only(t, dir, fileName, lockName, filepath.Base(aside))
 	s = fresh(t, dir, Options{})
-	defer s.Close()
+	defer closes(t, s)
 	if h, err := s.History(t.Context(), lane.String(), 10); err != nil || len(h) != 2 {
 		t.Errorf("%+v, %v", h, err)
 	}
@@ -320,7 +328,7 @@ func TestBackupBesideADaemonAndRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer old.Close()
+	defer closes(t, old)
 	if lines, ok, err := old.Transcript("lost"); err != nil || !ok || len(lines) != 1 {
 		t.Errorf("what was there is not whole: %+v, %v", lines, err)
 	}

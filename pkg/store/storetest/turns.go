@@ -31,8 +31,10 @@ func turn(id string, of bus.Address, rows []store.Inbound) *store.Turn {
 
 func steps(id string) []store.Step {
 	return []store.Step{
-		{Turn: id, Round: 1, Kind: store.StepReply, Finish: "tool_calls", Message: callMessage("c1"),
-			Time: day, Took: time.Second, Usage: providers.Usage{PromptTokens: 7, CompletionTokens: 2, TotalTokens: 9}, Request: "1 2 a b c d"},
+		{
+			Turn: id, Round: 1, Kind: store.StepReply, Finish: "tool_calls", Message: callMessage("c1"),
+			Time: day, Took: time.Second, Usage: providers.Usage{PromptTokens: 7, CompletionTokens: 2, TotalTokens: 9}, Request: "1 2 a b c d",
+		},
 		{Turn: id, Round: 1, Kind: store.StepBegin, CallID: "c1", Tool: "list_dir"},
 		{Turn: id, Round: 1, Kind: store.StepEnd, CallID: "c1", Tool: "list_dir", Message: providers.Message{
 			Role: providers.RoleTool, Content: "a.txt", ToolCallID: "c1",
