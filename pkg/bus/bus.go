@@ -68,10 +68,10 @@ const (
 	// KindFollowUp is the result of a background task or a reminder that comes
 	// back to the conversation that asked. Only the gateway makes these.
 	KindFollowUp Kind = "follow_up"
-	// KindEdited says that the message Amends has another text now, and
-	// KindDeleted that its author took it back. Either only matters until the
-	// message is answered.
-	KindEdited  Kind = "edited"
+	// KindEdited says that the message Amends has another text now. It matters
+	// only until that is answered.
+	KindEdited Kind = "edited"
+	// KindDeleted says that the message Amends was taken back, likewise.
 	KindDeleted Kind = "deleted"
 )
 
@@ -136,7 +136,7 @@ type InboundMessage struct {
 	ReplyToBot bool `json:"reply_to_bot,omitempty"` // replies to a message of this bot
 	ForOther   bool `json:"for_other,omitempty"`    // a command with another bot's name (/start@other)
 
-	// Metadata is what tools may read (rule 55 of the tool system): thread_id,
+	// Metadata is what tools may read, see tools.Call: thread_id,
 	// message_id, user_id, username, first_name, is_group and is_forum_topic,
 	// the last two "true" or absent.
 	Metadata map[string]string `json:"metadata,omitempty"`
