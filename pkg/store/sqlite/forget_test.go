@@ -21,8 +21,11 @@ func TestForgottenIsOverwritten(t *testing.T) {
 		Steps:   []store.Step{{Turn: "t", Kind: store.StepReply, Tool: secret}},
 		History: []store.Entry{padded("s", secret, 9000), padded("s", secret, 10), padded("other", "x", 10)},
 		Undo:    []string{"s"}, Summaries: []store.Summary{{Session: "s", Text: secret, Keep: 1}},
-		Send:     []store.Outbound{{Turn: "t", Message: bus.OutboundMessage{Key: "k", Text: secret}}},
-		Receipts: []store.Receipt{{Key: "k"}},
+		Send: []store.Outbound{
+			{Turn: "t", Message: bus.OutboundMessage{Key: "k", Text: secret}},
+			{Session: "s", Message: bus.OutboundMessage{Key: "l", Text: secret}},
+		},
+		Receipts: []store.Receipt{{Key: "k"}, {Key: "l"}},
 	})
 	apply(t, s, store.Tx{End: []string{"t"}})
 	shut(t, s)

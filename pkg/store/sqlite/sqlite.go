@@ -256,7 +256,11 @@ func (s *Store) prepare(ctx context.Context, tx *store.Tx) (*change, error) {
 	if err != nil || len(c.forget) == 0 {
 		return c, err
 	}
-	err = s.read(ctx, "find what to forget", func(r *conn) error { return c.belongings.find(r, c.forget) })
+	err = s.read(ctx, "find what to forget", func(r *conn) error {
+		// All three tables as of one moment: a turn that began between two of
+		// them would be missed with its rows.
+		return r.atomically(beginRead, func() error { return c.belongings.find(r, c.forget) })
+	})
 	return c, err
 }
 
