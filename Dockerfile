@@ -1,7 +1,9 @@
 # Dragoman in a container: one static binary, no shell, no root.
 #
 #   docker build -t dragoman .    # with podman or buildah: --format docker, for the health check
-#   docker run -v dragoman:/data -e TELEGRAM_BOT_TOKEN=... -e TELEGRAM_ALLOW_USERS=... dragoman
+#   docker run -d --restart unless-stopped --stop-timeout 45 -v dragoman:/data \
+#     -e TELEGRAM_BOT_TOKEN -e OPENAI_API_KEY -e DRAGOMAN_TIMEZONE=Europe/Berlin dragoman
+#   docker logs -f NAME           # shows the code that makes you its owner
 #
 # A configuration file goes to /etc/dragoman/config.yaml. Any user id works
 # (--user 12345): nothing in the image belongs to a particular one.
