@@ -26,7 +26,7 @@
 //
 // A result has three readers. ForLLM is the model's: a sentence it can act on.
 // ForUser, if there is one, is shown to the person as it is, unless Silent. Err
-// is the operator's: it goes to the log and nowhere else. A failure is a result
+// is the operator's: it goes to the log, and to the model only if ForLLM is empty. A failure is a result
 // too; nothing a tool does ends the loop.
 //
 // # Whom a call is for

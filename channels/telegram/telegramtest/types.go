@@ -31,8 +31,8 @@ type Entity struct {
 	Language string `json:"language,omitempty"`
 }
 
-// Message is a message in both directions. Extra fields of the Bot API that a
-// test needs go into Extra.
+// Message is a message in both directions. It has those fields of the Bot API
+// that a test needs.
 type Message struct {
 	MessageID       int64    `json:"message_id"`
 	MessageThreadID int64    `json:"message_thread_id,omitempty"`
