@@ -33,7 +33,7 @@ or the turn_id of the log.`,
 
 // about are the texts the gateway sends about a message without a turn; each
 // has its key made of the message's id and one of these.
-var about = []string{"done", "result", "refusal", "panic", "aside"}
+var about = []string{"done", "result", "refusal", "panic", "aside", "slow", "overflow"}
 
 const textUnknown = `nothing is kept of %s. A message that was not addressed to the bot, or whose sender is not allowed, leaves no trace by design, and the ids of the others are kept for 30 days. Where to look: the log at level debug ("message dropped"), "a stranger was refused" at level info, and the "groups", "allow_users" and "allow_chats" of the channel`
 
@@ -122,6 +122,11 @@ func (t *teller) turn(id string) (found bool, err error) {
 	var events []event
 	for _, m := range turn.Messages {
 		events = append(events, admitted(m))
+		notes, err := t.notes(m)
+		if err != nil {
+			return true, err
+		}
+		events = append(events, notes...)
 	}
 	events = append(events, event{turn.Started, began(turn)})
 	events = append(events, stepEvents(turn)...)
@@ -142,18 +147,11 @@ func (t *teller) message(m sqlite.Message) error {
 		}
 	}
 	fmt.Fprintf(t.out, "message %s of %s\n", printable(m.Message.ID), printable(m.Message.String()))
-	keys := make([]string, len(about))
-	for i, what := range about {
-		keys[i] = bus.Key(m.Message.Channel, m.Message.ID, what)
-	}
-	sent, err := t.l.SentWithKeys(keys...)
+	notes, err := t.notes(m)
 	if err != nil {
 		return err
 	}
-	events := []event{admitted(m)}
-	for _, s := range sent {
-		events = append(events, sentEvents(s)...)
-	}
+	events := append([]event{admitted(m)}, notes...)
 	if !m.Done.IsZero() {
 		events = append(events, event{m.Done, "done"})
 	}
@@ -167,6 +165,19 @@ func (t *teller) message(m sqlite.Message) error {
 		fmt.Fprintln(t.out, "it took no turn of the model: a command, a result shown as it is, or nothing to answer")
 	}
 	return nil
+}
+
+// notes are the texts about a message that belong to no turn.
+func (t *teller) notes(m sqlite.Message) (events []event, err error) {
+	keys := make([]string, len(about))
+	for i, what := range about {
+		keys[i] = bus.Key(m.Message.Channel, m.Message.ID, what)
+	}
+	sent, err := t.l.SentWithKeys(keys...)
+	for _, s := range sent {
+		events = append(events, sentEvents(s)...)
+	}
+	return events, err
 }
 
 // sent tells a text of the bot.
