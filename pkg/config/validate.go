@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,8 @@ func (v *validator) check() {
 	c := v.cfg
 	if c.DataDir == "" {
 		v.add("data_dir", "must name a folder")
+	} else if info, err := os.Stat(c.DataDir); err == nil && !info.IsDir() {
+		v.add("data_dir", "%s is a file: name a folder", c.DataDir)
 	}
 	v.owners()
 	var err error
