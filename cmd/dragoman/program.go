@@ -89,8 +89,7 @@ a tool-using language model, and the answers back to the conversation that asked
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	group(root)
-	root.Version = versionLine()
-	root.SetVersionTemplate("{{.Version}}")
+	p.versionFlag(root)
 	root.SetIn(p.in)
 	root.SetOut(p.out)
 	root.SetErr(p.errOut)

@@ -23,6 +23,20 @@ func (p *program) versionCommand() *cobra.Command {
 	}
 }
 
+// versionFlag gives the root command --version. cobra's own one needs
+// text/template, which keeps every exported method in the program: 4 MB.
+func (p *program) versionFlag(root *cobra.Command) {
+	show := root.Flags().Bool("version", false, "say which version this is")
+	help := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *show && len(args) == 0 {
+			_, err := fmt.Fprint(p.out, versionLine())
+			return err
+		}
+		return help(cmd, args)
+	}
+}
+
 func versionLine() string {
 	return fmt.Sprintf("dragoman %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
