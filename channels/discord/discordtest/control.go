@@ -163,17 +163,8 @@ func (s *Server) Redeliver() {
 	defer s.mu.Unlock()
 	for _, c := range s.channels {
 		for _, m := range c.messages {
-			s.dispatchMessage(c, m)
+			s.dispatchMessage("MESSAGE_CREATE", c, m)
 		}
-	}
-}
-
-// Delete removes a message; nobody is told.
-func (s *Server) Delete(channelID, messageID string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.channels[channelID]; c != nil {
-		c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.ID == messageID })
 	}
 }
 

@@ -303,7 +303,7 @@ func (s *Server) Post(channelID string, m Message) string {
 		m.ReferencedMessage = c.find(r.MessageID)
 	}
 	s.store(c, &m)
-	s.dispatchMessage(c, &m)
+	s.dispatchMessage("MESSAGE_CREATE", c, &m)
 	return m.ID
 }
 
@@ -334,7 +334,7 @@ func (s *Server) store(c *channel, m *Message) {
 		m.ID = s.nextID()
 	}
 	if m.Timestamp == "" {
-		m.Timestamp = time.Now().UTC().Format("2006-01-02T15:04:05.000000-07:00")
+		m.Timestamp = timestamp(time.Now())
 	}
 	m.ChannelID = c.ID
 	if m.MentionRoles == nil {

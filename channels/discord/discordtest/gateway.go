@@ -309,11 +309,11 @@ func (s *Server) dispatch(event string, v any, intent int) {
 	}
 }
 
-// dispatchMessage sends MESSAGE_CREATE. "Message Content Intent": without it
-// content, embeds, attachments and components are empty, except in private
+// dispatchMessage sends MESSAGE_CREATE or MESSAGE_UPDATE. "Message Content
+// Intent": without it content, embeds, attachments and components are empty, except in private
 // channels, in the app's own messages and where the app is mentioned. The
 // caller holds mu.
-func (s *Server) dispatchMessage(c *channel, m *Message) {
+func (s *Server) dispatchMessage(kind string, c *channel, m *Message) {
 	if len(s.sessions) == 0 {
 		return
 	}
@@ -338,14 +338,14 @@ func (s *Server) dispatchMessage(c *channel, m *Message) {
 			if full == nil {
 				full = encode(event)
 			}
-			s.push(ses, "MESSAGE_CREATE", full)
+			s.push(ses, kind, full)
 		default:
 			if bare == nil {
 				e := event
 				e.Content, e.Attachments, e.Embeds, e.Components = "", []Attachment{}, nil, nil
 				bare = encode(e)
 			}
-			s.push(ses, "MESSAGE_CREATE", bare)
+			s.push(ses, kind, bare)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (s *Server) createMessage(c *channel, body []byte) response {
 		s.nonces[0][nonce] = m
 	}
 	sent := s.record(c, m, pings, everyone)
-	s.dispatchMessage(c, m)
+	s.dispatchMessage("MESSAGE_CREATE", c, m)
 	res := response{status: 200, body: m, header: header, sent: sent}
 	if s.faults.cutAfter > 0 {
 		s.faults.cutAfter--
