@@ -13,6 +13,7 @@ import (
 	"github.com/bwmarrin/discordgo"
 
 	"github.com/dragoman-chat/dragoman/channels"
+	"github.com/dragoman-chat/dragoman/pkg/bus"
 )
 
 // A session that could not be resumed, and every start, leaves a gap. READY
@@ -46,10 +47,11 @@ const (
 type lane struct {
 	id      string
 	origin  origin
-	after   uint64        // the cursor, which stands still
-	last    uint64        // its last message, as far as Discord has said
-	held    []heard       // what has arrived meanwhile
-	live    atomic.Uint64 // the first of these, where the gap ends; 0 while there is none
+	after   uint64               // the cursor, which stands still
+	last    uint64               // its last message, as far as Discord has said
+	held    []heard              // what has arrived meanwhile
+	changes []bus.InboundMessage // news of messages, which comes after these
+	live    atomic.Uint64        // the first of these, where the gap ends; 0 while there is none
 	urgent  bool
 	running bool
 	again   bool // it changed while it was fetched from: the outcome is void
@@ -221,11 +223,13 @@ func (d *delivery) redo(l *lane) {
 	}
 }
 
-// letGo gives up what has not been caught up on.
-func (d *delivery) letGo() {
+// letGo gives up what has not been caught up on. News of messages goes out: it
+// may be about some that were published long ago.
+func (d *delivery) letGo(ctx context.Context) {
 	d.stopping, d.held = true, 0
 	for _, l := range d.lanes {
-		l.held = nil
+		d.add(ctx, l.changes...)
+		l.held, l.changes = nil, nil
 		d.redo(l)
 	}
 }
@@ -283,7 +287,7 @@ func (d *delivery) finish(ctx context.Context, r result) {
 	d.running--
 	select {
 	case <-d.quit: // it may have been cut short
-		d.letGo()
+		d.letGo(ctx)
 	default:
 	}
 	switch {
@@ -299,10 +303,11 @@ func (d *delivery) finish(ctx context.Context, r result) {
 		return
 	}
 	delete(d.lanes, l.id)
-	d.held -= len(l.held)
+	d.held -= len(l.held) + len(l.changes)
 	for _, h := range inOrder(append(before(l.live.Load(), r.found.messages), l.held...)) {
 		d.put(ctx, h)
 	}
+	d.add(ctx, l.changes...)
 	refused := errors.Is(r.err, channels.ErrPermanent)
 	if live := l.live.Load(); live == 0 && (r.err == nil || refused) {
 		d.move(l.id, max(l.last, r.found.newest), false)

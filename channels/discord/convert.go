@@ -39,7 +39,7 @@ func convert(o origin, m *discordgo.Message) (msg bus.InboundMessage, ok bool) {
 	text, mentioned := stripLeadingMention(m.Content, o.self)
 	msg = bus.InboundMessage{
 		Address:   bus.Address{Channel: o.channel, ChatID: m.ChannelID},
-		ID:        "m:" + m.ChannelID + ":" + m.ID,
+		ID:        messageID(m.ChannelID, m.ID),
 		MessageID: m.ID,
 		Sender:    sender,
 		Kind:      bus.KindMessage,
@@ -60,6 +60,9 @@ func convert(o origin, m *discordgo.Message) (msg bus.InboundMessage, ok bool) {
 	quote(&msg, o, m)
 	return msg, true
 }
+
+// messageID is the ID of a message that somebody wrote.
+func messageID(channel, id string) string { return "m:" + channel + ":" + id }
 
 // senderOf says who wrote m. A webhook has a partial author or none; its id
 // stands in.

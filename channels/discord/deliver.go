@@ -27,18 +27,19 @@ const (
 	drainGrace = 2 * time.Second
 )
 
-// event is what the socket hands on: a new session, a message, or news of
-// channels.
+// event is what the socket hands on: a new session, a message, news of messages
+// written before, or news of channels.
 type event struct {
 	self    string // the bot's user id
 	fresh   bool   // a session that replays nothing of the one before
 	message *discordgo.Message
 	own     *ownMessage
+	change  *change
 	places  []place
 }
 
 func (e *event) empty() bool {
-	return !e.fresh && e.message == nil && e.own == nil && len(e.places) == 0
+	return !e.fresh && e.message == nil && e.own == nil && e.change == nil && len(e.places) == 0
 }
 
 // ownMessage is what matters of a message of the bot itself.
@@ -64,6 +65,10 @@ func parseEvent(kind string, data []byte, self string) (event, error) {
 		if err = json.Unmarshal(data, m); err == nil {
 			e.message = m
 		}
+	case "MESSAGE_UPDATE":
+		e.change, err = parseEdit(data, self)
+	case "MESSAGE_DELETE", "MESSAGE_DELETE_BULK":
+		e.change, err = parseGone(data)
 	case "GUILD_CREATE", "THREAD_LIST_SYNC":
 		var in struct {
 			Channels []place `json:"channels"`
@@ -185,7 +190,7 @@ func (d *delivery) next(ctx context.Context, events <-chan event) bool {
 	case r := <-d.results:
 		d.finish(ctx, r)
 	case <-quit:
-		d.letGo()
+		d.letGo(ctx)
 	}
 	for len(d.messages) < maxBatch {
 		select {
@@ -228,6 +233,9 @@ func (d *delivery) take(ctx context.Context, e event) {
 	if e.message != nil {
 		d.hear(ctx, e.message)
 	}
+	if e.change != nil {
+		d.change(ctx, e.change)
+	}
 }
 
 func (d *delivery) survive() {
@@ -247,12 +255,8 @@ type heard struct {
 func (d *delivery) put(ctx context.Context, h heard) {
 	msg, ok := d.convert(h)
 	d.move(h.m.ChannelID, h.id, !ok)
-	if !ok {
-		return
-	}
-	d.messages = append(d.messages, msg)
-	if len(d.messages) >= maxBatch {
-		d.publish(ctx, false)
+	if ok {
+		d.add(ctx, msg)
 	}
 }
 
