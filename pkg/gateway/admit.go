@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/failpoint"
@@ -47,6 +48,9 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 			return errors.New("gateway: admit: a follow-up cannot come from outside")
 		}
 		m.Args = strings.ReplaceAll(m.Args, "\x00", "") // what only the gateway writes there holds one
+		if y := m.Time.UTC().Year(); y < 1 || y > 9998 {
+			m.Time = time.Now() // no ledger takes such a time, and the whole batch would come again for ever
+		}
 		if m.Kind == bus.KindEdited || m.Kind == bus.KindDeleted {
 			tx.Amend = append(tx.Amend, store.Amend{Channel: m.Channel, ID: m.Amends, Text: m.Text, Args: m.Args, Deleted: m.Kind == bus.KindDeleted})
 			continue

@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +14,8 @@ import (
 
 	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/store"
+	"github.com/dragoman-chat/dragoman/pkg/store/mem"
 )
 
 // Admission is one table for all channels.
@@ -230,4 +235,34 @@ func TestCrowdOfStrangersHoldsUpNobody(t *testing.T) {
 			t.Errorf("one of the crowd was told %q a minute later", got)
 		}
 	})
+}
+
+// pickyStore takes what can be written as JSON only, as a ledger in a file does.
+type pickyStore struct{ store.Store }
+
+func (pickyStore) Close() error { return nil }
+
+func (p pickyStore) Apply(ctx context.Context, tx store.Tx) (store.Result, error) {
+	if _, err := json.Marshal(tx.Admit); err != nil {
+		return store.Result{}, err
+	}
+	return p.Store.Apply(ctx, tx)
+}
+
+// One message with nonsense in it does not keep its batch, and with it the whole
+// channel, from being taken in.
+func TestNonsenseDoesNotBlockItsBatch(t *testing.T) {
+	for _, at := range []int64{99999999999999, -99999999999999, math.MaxInt64, math.MinInt64, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, fakeModel(echo), func(c *Config) { c.Store = pickyStore{mem.New()} })
+			odd := r.ch.from("1", "a", "odd\x00\xff\u202e")
+			odd.Time = time.Unix(at, 0)
+			odd.Sender.Name, odd.Metadata = "\x00\xff", map[string]string{"\xff": "\x00"}
+			r.say(odd, r.ch.from("2", "b", "fine"))
+			r.wantTexts("2", "re: fine")
+			if got := r.ch.texts("1"); len(got) != 1 {
+				t.Errorf("sent %q", got)
+			}
+		})
+	}
 }
