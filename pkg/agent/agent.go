@@ -182,7 +182,13 @@ func (t *Turn) checkpoint(ctx context.Context, r tools.Record) error {
 	if t.Journal == nil {
 		return nil
 	}
-	step := store.Step{Turn: t.ID, Round: r.Round, CallID: r.Call.ID, Tool: r.Call.Tool, Message: r.Message}
+	step := store.Step{
+		Turn: t.ID, Round: r.Round, CallID: r.Call.ID, Tool: r.Call.Tool, Message: r.Message,
+		Time: time.Now(), Took: r.Took, Request: r.Request,
+	}
+	if r.Usage != nil {
+		step.Usage = *r.Usage
+	}
 	tx := store.Tx{}
 	switch r.Kind {
 	case tools.RecordReply:
