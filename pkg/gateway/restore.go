@@ -116,9 +116,13 @@ func (g *Gateway) restoreLane(ctx context.Context, addr bus.Address) error {
 }
 
 // maxStrikes is how many starts in a row may find a turn where the one before
-// found it. After that the turn runs alone; if the process ends even then, it is
-// the turn that ends it.
-const maxStrikes = 2
+// found it. After that the turn runs alone; if the process ends even then, time
+// and again, it is the turn that ends it. Once would not do: whoever kills the
+// process from outside often enough meets a turn that runs alone.
+const (
+	maxStrikes = 2
+	maxAlone   = 3
+)
 
 // strike updates the mark of a turn that an earlier process left open, and
 // reports whether it is to be set aside. A turn that has made a step since is
@@ -129,11 +133,8 @@ func strike(t *store.Turn) (poison bool) {
 	if len(t.Steps) > was.Steps {
 		return false
 	}
-	if was.Alone {
-		return true
-	}
 	t.Mark.Strikes = was.Strikes + 1
-	return false
+	return was.Alone && t.Mark.Strikes > maxStrikes+maxAlone
 }
 
 // absolve notes of the turns that are left open that they did not end this

@@ -29,7 +29,8 @@ func TestStrike(t *testing.T) {
 		{"again, nothing new", store.Mark{Steps: 3, Strikes: 1}, 3, store.Mark{Steps: 3, Strikes: 2}, false},
 		{"again, a new step clears it", store.Mark{Steps: 3, Strikes: 2}, 4, store.Mark{Steps: 4}, false},
 		{"alone, but it went on", store.Mark{Steps: 3, Strikes: 3, Alone: true}, 4, store.Mark{Steps: 4}, false},
-		{"alone", store.Mark{Steps: 3, Strikes: 3, Alone: true}, 3, store.Mark{Steps: 3}, true},
+		{"alone", store.Mark{Steps: 3, Strikes: 3, Alone: true}, 3, store.Mark{Steps: 3, Strikes: 4}, false},
+		{"alone, and again", store.Mark{Steps: 3, Strikes: 5, Alone: true}, 3, store.Mark{Steps: 3, Strikes: 6}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			turn := store.Turn{ID: "t", Steps: steps(tc.steps), Mark: tc.was}
@@ -101,13 +102,13 @@ func TestPoisonedTurnIsSetAside(t *testing.T) {
 		if err := r.stop(); err != nil {
 			t.Fatal(err)
 		}
-		for i := range maxStrikes + 2 {
+		for i := range maxStrikes + maxAlone + 1 {
 			again := start(t, model, quick, func(c *Config) { c.Store = ledger })
 			synctest.Wait()
-			if i <= maxStrikes {
+			if i < maxStrikes+maxAlone {
 				again.wantTexts("1")
 			}
-			last := i == maxStrikes+1
+			last := i == maxStrikes+maxAlone
 			if last {
 				again.wantTexts("1", textSetAside)
 				again.ch.next = 100 // another message than the first
