@@ -155,6 +155,7 @@ func newWorld(t *testing.T, reply func(providerstest.Request) providerstest.Resp
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := fmt.Sprintf(`
 data_dir: %s
+store: {driver: sqlite}
 agent: {turns_per_minute: 0}
 models: {main: {provider: openai, base_url: %q, model: fake}}
 channels:

@@ -37,7 +37,7 @@ type scene struct {
 func newScene(t *testing.T, extra string) *scene {
 	t.Helper()
 	c := &scene{t: t, dir: t.TempDir()}
-	c.file = file(t, fmt.Sprintf("data_dir: %s\ntimezone: UTC\n%s", c.dir, extra))
+	c.file = file(t, fmt.Sprintf("data_dir: %s\nstore: {driver: sqlite}\ntimezone: UTC\n%s", c.dir, extra))
 	c.open()
 	t.Cleanup(c.close)
 	return c
@@ -287,7 +287,7 @@ func TestInspectionWithoutALedger(t *testing.T) {
 	if code := s.run(t.Context(), []string{"sessions", "list", "--config", memory}); code != exitConfig || !strings.Contains(s.errOut.String(), "store.driver: the ledger is kept in memory") {
 		t.Errorf("%d, %s", code, s.errOut.String())
 	}
-	nothing := file(t, "data_dir: "+t.TempDir()+"\n")
+	nothing := file(t, "data_dir: "+t.TempDir()+"\nstore: {driver: sqlite}\n")
 	s = newShell(t, nil)
 	if code := s.run(t.Context(), []string{"why", "1", "--config", nothing}); code != exitFailure || !strings.Contains(s.errOut.String(), "there is no ledger in") {
 		t.Errorf("%d, %s", code, s.errOut.String())
@@ -366,7 +366,7 @@ func TestReplay(t *testing.T) {
 		{"agent: {system_prompt: Be brief., model: other}\nmodels: {other: {provider: offline}}", "request 1: it differs from the one that was sent: the model's name or options differ\n"},
 	} {
 		before := c.file
-		c.file = file(t, fmt.Sprintf("data_dir: %s\ntimezone: UTC\n%s\n", c.dir, tc.config))
+		c.file = file(t, fmt.Sprintf("data_dir: %s\nstore: {driver: sqlite}\ntimezone: UTC\n%s\n", c.dir, tc.config))
 		if code, text := c.run("replay", "turn-4"); code != exitFailure || !strings.Contains(text, tc.want) {
 			t.Errorf("%s: %d, %s", tc.config, code, text)
 		}

@@ -139,7 +139,7 @@ func (l *loadtest) parse(args []string) error {
 	f.DurationVar(&l.modelDelay, "model-delay", 0, "how long the model thinks")
 	f.IntVar(&l.ahead, "ahead", 1, "messages a chat has on the way at once")
 	f.IntVar(&l.history, "history", 20, "messages of history in a request to the model")
-	f.StringVar(&l.store, "store", "full", "how the daemon keeps its ledger: memory, fast or full; in -load also a list of them, to compare")
+	f.StringVar(&l.store, "store", "memory", "how the daemon keeps its ledger: memory, fast or full; in -load also a list of them, to compare")
 	past := f.String("past", "0", "messages each chat has behind it at the start of -load, also a list to compare (not with memory)")
 	f.BoolVar(&l.doLoad, "load", true, "run the load at all")
 	f.BoolVar(&l.bare, "bare", false, "measure the bare program too, in turns with the daemon")
@@ -172,6 +172,9 @@ func (l *loadtest) parse(args []string) error {
 		}
 	}
 	l.store = l.stores[len(l.stores)-1]
+	if (l.crash || l.disturb) && l.store == storeMemory {
+		l.store = storeFull // what dies with the process has nothing to lose
+	}
 	var err error
 	if l.rounds, err = counts(*rounds); err != nil {
 		return fmt.Errorf("-rounds: %w", err)

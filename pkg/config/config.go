@@ -121,7 +121,7 @@ func Defaults() *Config {
 			TurnsPerMinute:   10,
 			HistoryMessages:  100,
 		},
-		Store:         Store{Driver: "sqlite", Durability: "full"},
+		Store:         Store{Driver: "memory", Durability: "full"},
 		Tools:         Tools{Workspace: WorkspacePerConversation},
 		Log:           Log{Level: "info", Format: "text"},
 		ShutdownGrace: 20 * time.Second,

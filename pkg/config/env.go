@@ -37,6 +37,7 @@ func EnvVars() []EnvVar {
 		{"DRAGOMAN_DATA_DIR", "data_dir", true},
 		{"DRAGOMAN_OWNERS", "owners", true},
 		{"DRAGOMAN_TIMEZONE", "timezone", true},
+		{"DRAGOMAN_STORE", "store.driver", true},
 		{"DRAGOMAN_LOG_LEVEL", "log.level", true},
 		{"DRAGOMAN_LOG_FORMAT", "log.format", true},
 		{"DRAGOMAN_HEALTH_LISTEN", "health.listen", true},

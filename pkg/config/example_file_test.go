@@ -22,7 +22,7 @@ func example(t *testing.T, uncommented bool) string {
 		t.Fatal(err)
 	}
 	// What a DRAGOMAN_ variable may say is commented out, but a default.
-	text = regexp.MustCompile(`(?m)^( *)#(data_dir|timezone|level|format): `).ReplaceAll(text, []byte("$1$2: "))
+	text = regexp.MustCompile(`(?m)^( *)#(data_dir|timezone|driver|level|format): `).ReplaceAll(text, []byte("$1$2: "))
 	if !uncommented {
 		return string(text)
 	}
@@ -100,9 +100,9 @@ func TestCopiedExampleLeavesRoomForVariables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := load(t, string(text), vars("DRAGOMAN_DATA_DIR", "/data", "DRAGOMAN_HEALTH_LISTEN", "127.0.0.1:8081", "DRAGOMAN_TIMEZONE", "Asia/Tokyo",
+	cfg := load(t, string(text), vars("DRAGOMAN_DATA_DIR", "/data", "DRAGOMAN_HEALTH_LISTEN", "127.0.0.1:8081", "DRAGOMAN_TIMEZONE", "Asia/Tokyo", "DRAGOMAN_STORE", "sqlite",
 		"DRAGOMAN_LOG_LEVEL", "warn", "DRAGOMAN_LOG_FORMAT", "json", "DRAGOMAN_OWNERS", "webchat:1"))
-	if cfg.DataDir != "/data" || cfg.Health.Listen != "127.0.0.1:8081" || cfg.Timezone != "Asia/Tokyo" || cfg.Log != (Log{"warn", "json"}) || len(cfg.Owners) != 1 {
+	if cfg.DataDir != "/data" || cfg.Health.Listen != "127.0.0.1:8081" || cfg.Timezone != "Asia/Tokyo" || cfg.Store.Driver != "sqlite" || cfg.Log != (Log{"warn", "json"}) || len(cfg.Owners) != 1 {
 		t.Errorf("got %+v", cfg)
 	}
 }

@@ -293,7 +293,7 @@ func TestEnvironmentMistakes(t *testing.T) {
 	} {
 		cfg, err := FromEnv(tc.env)
 		if err == nil {
-			err = cfg.Check(Names{Channels: []string{"webchat"}, Providers: []string{"openai"}, Stores: []string{"sqlite"}})
+			err = cfg.Check(Names{Channels: []string{"webchat"}, Providers: []string{"openai"}, Stores: []string{"memory", "sqlite"}})
 		}
 		if err == nil || err.Error() != tc.want {
 			t.Errorf("got  %v\nwant %s", err, tc.want)
