@@ -95,7 +95,7 @@ func (l *loadtest) underLoad(ctx context.Context, ahead int, play func(*crasher)
 	if err != nil {
 		return crashResult{}, err
 	}
-	c := &crasher{l: l, r: r, stop: make(chan struct{}), rnd: rand.New(rand.NewPCG(l.seed, 0))} //nolint:gosec // to be repeated, not to be secret
+	c := &crasher{l: l, r: r, stop: make(chan struct{}), rnd: rand.New(rand.NewPCG(l.seed, 0))}
 	err = c.run(ctx, ahead, play)
 	return c.res, errors.Join(err, r.close())
 }
@@ -157,7 +157,7 @@ func (c *crasher) chat(ctx context.Context, i int) {
 			return
 		}
 		select {
-		case <-time.After(rand.N(20 * time.Millisecond)): //nolint:gosec // people hesitate
+		case <-time.After(rand.N(20 * time.Millisecond)):
 		case <-c.stop:
 			return
 		}

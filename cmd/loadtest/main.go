@@ -152,7 +152,7 @@ func (l *loadtest) parse(args []string) error {
 	f.BoolVar(&l.crash, "crash", false, "kill the daemon at every fail point and at random times under load, instead of -load")
 	f.BoolVar(&l.disturb, "disturb", false, "meet stops, a model that is away, a troubled platform and a full disk, instead of -load")
 	f.IntVar(&l.kills, "kills", 500, "how often at random times")
-	f.Uint64Var(&l.seed, "seed", uint64(time.Now().UnixNano()), "what the times are drawn from") //nolint:gosec // any number will do
+	f.Uint64Var(&l.seed, "seed", uint64(time.Now().UnixNano()), "what the times are drawn from")
 	f.StringVar(&l.failing, "failing", "", "the binary with fail points (default: build it)")
 	f.StringVar(&l.daemon, "daemon", "", "the daemon's binary (default: build it)")
 	f.StringVar(&l.json, "json", "", "also write the figures as JSON to this file, or - for standard output")
@@ -234,17 +234,20 @@ func (l *loadtest) measure(ctx context.Context) (err error) {
 		return fmt.Errorf("find the daemon: %w", err)
 	}
 	l.report.BinaryMB = float64(info.Size()) / (1 << 20)
+	return l.runs(ctx)
+}
+
+// runs does what was asked for: trouble, or load and single measurements.
+func (l *loadtest) runs(ctx context.Context) error {
 	if l.crash {
 		if err := l.crashes(ctx); err != nil {
 			return err
 		}
 	}
 	if l.disturb {
-		if err := l.disturbances(ctx); err != nil {
-			return err
-		}
+		return l.disturbances(ctx)
 	}
-	if l.crash || l.disturb {
+	if l.crash {
 		return nil
 	}
 	if l.doLoad {

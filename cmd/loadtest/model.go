@@ -65,7 +65,7 @@ func (s *script) reply(r providerstest.Request) providerstest.Response {
 	}
 	delay := s.delay
 	if s.jitter > 0 {
-		delay += rand.N(s.jitter) //nolint:gosec // a fake's moods
+		delay += rand.N(s.jitter)
 	}
 	if done < s.rounds {
 		return providerstest.Response{Delay: delay, ToolCalls: []providerstest.Call{s.call(question)}}

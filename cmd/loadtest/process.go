@@ -29,7 +29,7 @@ const stopGrace = 30 * time.Second
 // startProcess runs a program whose log is added to a file. env is what its
 // environment has beside this one's.
 func startProcess(ctx context.Context, logFile string, env []string, name string, args ...string) (*process, error) {
-	log, err := os.OpenFile(logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // in the rig's own folder
+	log, err := os.OpenFile(logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("create the log: %w", err)
 	}
@@ -162,7 +162,7 @@ func (p *process) memory() (m memory, err error) {
 // build compiles the daemon as it is shipped, or with a tag.
 func build(ctx context.Context, dir, tag string) (string, error) {
 	path := filepath.Join(dir, "dragoman"+tag)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", tag, "-ldflags", "-s -w", "-o", path, //nolint:gosec // the tags are ours
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", tag, "-ldflags", "-s -w", "-o", path,
 		"github.com/dragoman-chat/dragoman/cmd/dragoman")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -117,7 +117,7 @@ func main() {
 				t.Fatalf("%v: %s", err, out)
 			}
 		}
-		cmd := exec.CommandContext(t.Context(), bin) //nolint:gosec // built above
+		cmd := exec.CommandContext(t.Context(), bin)
 		cmd.Env = append(os.Environ(), failpoint.Env+"="+c.env)
 		out, err := cmd.CombinedOutput()
 		exit, _ := errors.AsType[*exec.ExitError](err)
