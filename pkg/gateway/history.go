@@ -19,6 +19,7 @@ const (
 	textUndone   = "I have taken back the last question and its answer."
 	textNoRetry  = "The last thing here was no question of yours, so there is nothing to ask again."
 	textForget   = "This erases all I have stored of this conversation, for good. To do it, write /forget yes"
+	textNotYours = "In a group only an owner of mine may have me erase the conversation."
 	textForgot   = "I have erased this conversation."
 	textShort    = "This conversation is short enough already."
 	textCompact  = "I have summarised the older part of this conversation."
@@ -40,6 +41,9 @@ func (g *Gateway) pastCommand(j *job) store.Tx {
 	case cmdUndo:
 		return g.closing(row, textUndone, store.Tx{Undo: session})
 	case cmdForget:
+		if m.Group && !g.isOwner(g.ports[m.Channel], m.Principal) {
+			return g.closing(row, textNotYours, store.Tx{}) // it is everybody's conversation
+		}
 		if !strings.EqualFold(strings.TrimSpace(m.Args), "yes") {
 			return g.closing(row, textForget, store.Tx{})
 		}

@@ -36,6 +36,19 @@ func TestUndoAndForget(t *testing.T) {
 	})
 }
 
+func TestForgetInAGroupIsTheOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, fakeModel(seen))
+		for _, who := range []string{"a", "owner"} {
+			m := r.ch.from("1", who, "/forget yes")
+			m.Group = true
+			r.say(m)
+			synctest.Wait()
+		}
+		r.wantTexts("1", textNotYours, textForgot)
+	})
+}
+
 func TestRetryAsksTheLastQuestionAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := true

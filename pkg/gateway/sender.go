@@ -67,7 +67,7 @@ func (g *Gateway) rows(turn string, m bus.OutboundMessage) []store.Outbound {
 			one.Key = m.Key + "-" + strconv.Itoa(i)
 			one.ReplyTo = ""
 		}
-		rows = append(rows, store.Outbound{Turn: turn, Message: one, Created: now})
+		rows = append(rows, store.Outbound{Turn: turn, Session: m.String(), Message: one, Created: now})
 	}
 	return rows
 }
