@@ -8,12 +8,21 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/dragoman-chat/dragoman/pkg/config"
 )
 
+// gcPercent lets the heap grow to three times what is alive before it is
+// collected. At rest 3 MB are alive, so that costs little; under load the
+// collector was a quarter of the work. GOGC and GOMEMLIMIT go before it.
+const gcPercent = 200
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	p := program{
