@@ -230,9 +230,5 @@ func (g *Gateway) refusal(m bus.InboundMessage) []store.Outbound {
 // outgoing makes the outbox rows for a text in the conversation of m, quoting
 // it in a group. what distinguishes several texts about one message.
 func (g *Gateway) outgoing(m bus.InboundMessage, what, text string) []store.Outbound {
-	out := bus.OutboundMessage{Address: m.Address, Key: bus.Key(m.Channel, m.ID, what), Text: text}
-	if m.Group {
-		out.ReplyTo = m.MessageID
-	}
-	return g.rows("", out)
+	return g.rows("", quoting(m, bus.Key(m.Channel, m.ID, what), text))
 }

@@ -170,7 +170,7 @@ func (g *Gateway) prepare(t *agent.Turn, state *turnState, rows []store.Inbound)
 		return g.journal(ctx, state, tx, wait)
 	}
 	t.Show = func(call tools.Call, text string) []store.Outbound {
-		return g.rows(state.id, g.quoting(state.msg, bus.Key(call.Key(), "user"), text))
+		return g.rows(state.id, quoting(state.msg, bus.Key(call.Key(), "user"), text))
 	}
 	t.AsyncCallback = func(call tools.Call) tools.AsyncCallback { return g.asyncCallback(state, call) }
 	t.Pending = func(call tools.Call) store.Task { return taskOf(state, call) }
@@ -252,11 +252,11 @@ func visible(text string) string {
 
 // answer makes the rows of a turn's final text.
 func (g *Gateway) answer(state *turnState, text string) []store.Outbound {
-	return g.rows(state.id, g.quoting(state.msg, bus.Key(state.id, "answer"), text))
+	return g.rows(state.id, quoting(state.msg, bus.Key(state.id, "answer"), text))
 }
 
 // quoting is a message into the conversation of m that, in a group, quotes it.
-func (g *Gateway) quoting(m bus.InboundMessage, key, text string) bus.OutboundMessage {
+func quoting(m bus.InboundMessage, key, text string) bus.OutboundMessage {
 	out := bus.OutboundMessage{Address: m.Address, Key: key, Text: text}
 	if m.Group {
 		out.ReplyTo = m.MessageID
