@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +63,9 @@ type Turn struct {
 	// Messages are what the turn answers, one or more, all of one sender in one
 	// conversation. They reach the model as one message.
 	Messages []bus.InboundMessage
+	// Started is the moment whose date the model is told; zero: now. A turn that
+	// is taken up again after midnight so sends what it would have sent.
+	Started time.Time
 	// Steps is what an interrupted turn had already done.
 	Steps []store.Step
 	// Journal is told every step. nil means the steps are not recorded.
@@ -106,7 +110,7 @@ func (a *Agent) Run(ctx context.Context, t Turn) (Outcome, error) {
 	question := providers.Message{Role: providers.RoleUser, Content: userText(t.Messages)}
 	now := time.Now()
 
-	system := a.systemMessage(ctx, last, now)
+	system := a.systemMessage(ctx, last, cmp.Or(t.Started, now))
 	done, rounds, finish := a.replay(t.Steps)
 
 	ctx = context.WithValue(ctx, turnKey{}, &t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,26 @@ func TestSystemMessageIsStable(t *testing.T) {
 	later := a.systemMessage(t.Context(), message("b"), day.Add(23*time.Hour))
 	if first.Content != later.Content || !strings.Contains(first.Content, "Friday, 27 November 2026 (UTC)") {
 		t.Errorf("%q\n%q", first.Content, later.Content)
+	}
+}
+
+// A turn that is taken up again the next day tells the model the day it began.
+func TestRunGoesByTheDayItBegan(t *testing.T) {
+	p := always(text("done"), nil)
+	a := New(Config{Provider: p, Tools: tools.NewToolRegistry(), History: past(nil), MaxIterations: 5, Log: slog.New(slog.DiscardHandler)})
+	for _, started := range []time.Time{time.Date(2020, 2, 29, 23, 59, 59, 0, time.UTC), {}} {
+		before := time.Now().UTC()
+		if _, err := a.Run(t.Context(), Turn{ID: "t", Messages: []bus.InboundMessage{message("go")}, Started: started}); err != nil {
+			t.Fatal(err)
+		}
+		got := p.requests[len(p.requests)-1][0].Content
+		days := []time.Time{started, started}
+		if started.IsZero() {
+			days = []time.Time{before, time.Now().UTC()}
+		}
+		if !slices.ContainsFunc(days, func(day time.Time) bool { return strings.Contains(got, day.Format("Monday, 2 January 2006")) }) {
+			t.Errorf("started %v: %q", started, got)
+		}
 	}
 }
 
