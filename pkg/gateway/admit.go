@@ -62,11 +62,13 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 		case accept:
 			tx.Admit = append(tx.Admit, m)
 		case refuse:
+			g.counts.refused.Add(1)
 			if g.mayRefuse(m) {
 				told = append(told, m.Principal)
 				tx.Send = append(tx.Send, g.refusal(m)...)
 			}
 		case drop:
+			g.counts.dropped.Add(1)
 			g.log.Debug("message dropped", "channel", m.Channel, "chat_id", m.ChatID, "message_id", m.MessageID)
 		}
 	}
@@ -87,7 +89,9 @@ func (g *Gateway) admit(ctx context.Context, tx store.Tx) error {
 		return fmt.Errorf("gateway: admit: %w", err)
 	}
 	failpoint.Hit("admit/after")
+	g.counts.admitted.Add(int64(len(res.Admitted)))
 	if res.Duplicates > 0 {
+		g.counts.duplicates.Add(int64(res.Duplicates))
 		g.log.Info("duplicates dropped", "count", res.Duplicates)
 	}
 	for _, row := range res.Amended {

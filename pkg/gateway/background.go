@@ -99,7 +99,7 @@ func (g *Gateway) restoreTasks(ctx context.Context, open []store.Task) error {
 			}
 			task.Result = &bus.FollowUp{Task: task.ID, Label: task.Label, ForLLM: text, ForUser: text, IsError: true}
 		}
-		if err := g.deliverTask(ctx, task); err != nil {
+		if err := g.patiently(ctx, func() error { return g.deliverTask(ctx, task) }); err != nil {
 			return err
 		}
 	}
@@ -121,6 +121,7 @@ func (g *Gateway) deliver(row store.Inbound) {
 		{Session: m.SessionKey, Turn: m.ID, Message: shown, Time: now},
 	}}
 	g.finish(m, "", tx)
+	g.counts.followUps.Add(1)
 	g.log.Info("follow-up delivered", "channel", m.Channel, "chat_id", m.ChatID, "task", m.FollowUp.Task)
 }
 
@@ -135,7 +136,7 @@ func (g *Gateway) Remind(ctx context.Context, call tools.Call, s store.Schedule)
 	m := state.msg
 	s.Address, s.Parent, s.Group, s.SessionKey = m.Address, m.Parent, m.Group, m.SessionKey
 	s.Principal, s.Sender, s.Hops, s.Created = call.Principal, m.Sender, m.Hops+1, time.Now()
-	if _, err := g.cfg.Store.Apply(ctx, store.Tx{Schedules: []store.Schedule{s}}); err != nil {
+	if _, err := g.apply(ctx, store.Tx{Schedules: []store.Schedule{s}}); err != nil {
 		return fmt.Errorf("gateway: remind: %w", err)
 	}
 	g.clock.look()
@@ -143,19 +144,23 @@ func (g *Gateway) Remind(ctx context.Context, call tools.Call, s store.Schedule)
 }
 
 // Reminders lists the reminders of a conversation by due time.
-func (g *Gateway) Reminders(ctx context.Context, of bus.Address) ([]store.Schedule, error) {
-	return g.cfg.Store.Schedules(ctx, of)
+func (g *Gateway) Reminders(ctx context.Context, of bus.Address) (all []store.Schedule, err error) {
+	err = g.patiently(ctx, func() error {
+		all, err = g.cfg.Store.Schedules(ctx, of)
+		return err
+	})
+	return all, err
 }
 
 // CancelReminder removes a reminder and reports whether there was one.
 func (g *Gateway) CancelReminder(ctx context.Context, of bus.Address, id string) (bool, error) {
-	all, err := g.cfg.Store.Schedules(ctx, of)
+	all, err := g.Reminders(ctx, of)
 	if err != nil {
 		return false, err
 	}
 	for _, s := range all {
 		if s.ID == id {
-			_, err := g.cfg.Store.Apply(ctx, store.Tx{Unschedule: []string{id}})
+			_, err := g.apply(ctx, store.Tx{Unschedule: []string{id}})
 			return err == nil, err
 		}
 	}
@@ -168,7 +173,11 @@ func zoneFact(at bus.Address) string { return "gateway/zone/" + at.String() }
 // Zone returns the time zone a conversation has set for itself, otherwise
 // fallback.
 func (g *Gateway) Zone(ctx context.Context, at bus.Address, fallback *time.Location) *time.Location {
-	name, err := g.cfg.Store.Fact(ctx, zoneFact(at))
+	var name string
+	err := g.patiently(ctx, func() (err error) {
+		name, err = g.cfg.Store.Fact(ctx, zoneFact(at))
+		return err
+	})
 	if err != nil || name == "" {
 		return fallback
 	}

@@ -73,14 +73,7 @@ func immediate(m bus.InboundMessage) bool {
 // command does an immediate command and stores its answer. If that fails the
 // worker of the conversation keeps trying.
 func (g *Gateway) command(ctx context.Context, row store.Inbound) {
-	m, tx := row.Message, g.obey(row)
-	res, err := g.cfg.Store.Apply(ctx, tx)
-	if err != nil {
-		g.log.Error("cannot store an answer", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
-		g.lanes.owe(m, tx) //nolint:contextcheck // workers live as long as the gateway, not as this call
-		return
-	}
-	g.senders.enqueue(res.Queued)
+	g.note(ctx, row.Message, g.obey(row))
 }
 
 // obey does an immediate command and returns what ends it. It does not block
@@ -94,7 +87,7 @@ func (g *Gateway) obey(row store.Inbound) store.Tx {
 	case !allowed:
 		text = ""
 	case m.Command == cmdStart:
-		text = g.startText(m)
+		text, tx = g.start(m)
 	case m.Command == cmdID:
 		text = idText(m)
 	case m.Command == cmdStop:
@@ -126,22 +119,17 @@ func (g *Gateway) closing(row store.Inbound, text string, tx store.Tx) store.Tx 
 	return tx
 }
 
-func (g *Gateway) startText(m bus.InboundMessage) string {
-	if m.Args != "" {
-		ok, err := g.own.claim(g.work, m)
-		if err != nil {
-			g.log.Error("cannot store the owner", "channel", m.Channel, "err", err)
-			return "I could not store that. Please try again."
-		}
-		if ok {
-			g.log.Info("the bot has an owner now", "channel", m.Channel, "principal", m.Principal)
-			return fmt.Sprintf("You are my owner now. To make it permanent, put this into the configuration:\n\n`owners: [%q]`\n\n%s", m.Principal, helpText)
-		}
+// start greets, or makes the sender the owner.
+func (g *Gateway) start(m bus.InboundMessage) (string, store.Tx) {
+	if m.Args != "" && g.own.claim(m) {
+		g.log.Info("the bot has an owner now", "channel", m.Channel, "principal", m.Principal)
+		text := fmt.Sprintf("You are my owner now. To make it permanent, put this into the configuration:\n\n`owners: [%q]`\n\n%s", m.Principal, helpText)
+		return text, store.Tx{Facts: []store.Fact{{Key: ownerFact, Value: m.Principal}}}
 	}
 	if p := g.ports[m.Channel]; !g.mayAsk(p, m) {
-		return "That code is not valid. The code stands in my log, and it works once."
+		return "That code is not valid. The code stands in my log, and it works once.", store.Tx{}
 	}
-	return "Hello! " + helpText
+	return "Hello! " + helpText, store.Tx{}
 }
 
 func idText(m bus.InboundMessage) string {
@@ -208,6 +196,7 @@ func (g *Gateway) tasksText(at bus.Address) string {
 	schedules, err := g.cfg.Store.Schedules(g.work, at)
 	if err != nil {
 		g.log.Error("cannot read the reminders", "channel", at.Channel, "chat_id", at.ChatID, "err", err)
+		b.WriteString("I cannot see the reminders just now. Please ask again.\n")
 	}
 	for _, s := range schedules {
 		fmt.Fprintf(&b, "- reminder `%s` at %s: %s\n", s.ID, s.Due.In(g.Zone(g.work, at, s.Due.Location())).Format("2006-01-02 15:04:05 MST"), s.Text)

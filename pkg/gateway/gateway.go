@@ -78,6 +78,7 @@ type Gateway struct {
 	clock   clock
 
 	compaction compaction
+	counts     counters
 
 	started chan struct{}      // closed when Run has restored the ledger
 	work    context.Context    // ends when turns have to stop at once

@@ -64,11 +64,15 @@ func (g *Gateway) retry(j *job) bool {
 	if m.Args == agent.Retried {
 		return true // a resumed turn
 	}
-	question, turn, err := g.cfg.Agent.LastQuestion(j.ctx, m.SessionKey)
+	var question, turn string
+	err := g.patiently(j.ctx, func() (err error) {
+		question, turn, err = g.cfg.Agent.LastQuestion(j.ctx, m.SessionKey)
+		return err
+	})
 	text := textNoRetry
 	if err == nil && question != "" && strings.HasSuffix(turn, author(*m)) {
 		amend := store.Amend{Channel: m.Channel, ID: m.ID, Text: question, Args: agent.Retried}
-		_, err = g.cfg.Store.Apply(j.ctx, store.Tx{Amend: []store.Amend{amend}, Undo: []string{m.SessionKey}})
+		_, err = g.apply(j.ctx, store.Tx{Amend: []store.Amend{amend}, Undo: []string{m.SessionKey}})
 		if err == nil {
 			m.Text, m.Args = question, agent.Retried
 			return true
@@ -188,7 +192,7 @@ func (g *Gateway) settle(m bus.InboundMessage, draft agent.Draft) {
 	defer g.caught("a summary", m)
 	s, ok, err := g.cfg.Agent.Settle(g.work, draft)
 	if err == nil && ok {
-		_, err = g.cfg.Store.Apply(g.work, store.Tx{Summaries: []store.Summary{s}})
+		_, err = g.apply(g.work, store.Tx{Summaries: []store.Summary{s}})
 	}
 	switch {
 	case err != nil:

@@ -429,12 +429,7 @@ func (g *Gateway) tellSlow(m bus.InboundMessage, wait time.Duration) {
 
 // tell queues a note of our own that is not part of any turn.
 func (g *Gateway) tell(m bus.InboundMessage, what, text string) {
-	res, err := g.cfg.Store.Apply(g.work, store.Tx{Send: g.outgoing(m, what, text)})
-	if err != nil {
-		g.log.Error("cannot store a note", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
-		return
-	}
-	g.senders.enqueue(res.Queued)
+	g.note(g.work, m, store.Tx{Send: g.outgoing(m, what, text)})
 }
 
 // caught logs a panic of what it is deferred in, which then just ends.

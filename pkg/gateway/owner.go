@@ -59,21 +59,18 @@ func (o *ownership) claims(m bus.InboundMessage) bool {
 	return o.code != "" && !m.Group && m.Command == "start" && m.Args != ""
 }
 
-// claim makes the sender of m the owner if the code is right.
-func (o *ownership) claim(ctx context.Context, m bus.InboundMessage) (bool, error) {
+// claim makes the sender of m the owner if the code is right, and reports
+// whether it did. Storing that is left to the caller.
+func (o *ownership) claim(m bus.InboundMessage) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	given := strings.ToLower(strings.TrimSpace(m.Args))
 	if o.code == "" || m.Group {
-		return false, nil
+		return false
 	}
 	if subtle.ConstantTimeCompare([]byte(given), []byte(o.code)) != 1 {
-		return false, nil
-	}
-	tx := store.Tx{Facts: []store.Fact{{Key: ownerFact, Value: m.Principal}}}
-	if _, err := o.store.Apply(ctx, tx); err != nil {
-		return false, err
+		return false
 	}
 	o.claimed, o.code = m.Principal, ""
-	return true, nil
+	return true
 }

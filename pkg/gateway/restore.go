@@ -47,6 +47,7 @@ func (g *Gateway) restore(ctx context.Context) error {
 func (g *Gateway) logUnsent(rows []store.Outbound) {
 	for _, row := range rows {
 		m := row.Message
+		g.counts.maybeTwice.Add(1)
 		g.log.Warn("message without a receipt, sending it again", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn,
 			"may_appear_twice", true)
 	}
@@ -81,7 +82,7 @@ func (g *Gateway) restoreLanes(ctx context.Context) error {
 			resumed = append(resumed, resumedTurn{*t, rows})
 		}
 	}
-	res, err := g.cfg.Store.Apply(ctx, tx)
+	res, err := g.apply(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("gateway: mark open turns: %w", err)
 	}
@@ -164,6 +165,7 @@ func suspect(t *store.Turn) bool { return t != nil && t.Mark.Strikes > maxStrike
 // its sender.
 func (g *Gateway) setTurnAside(tx *store.Tx, t store.Turn, rows []store.Inbound) {
 	m := rows[len(rows)-1].Message
+	g.counts.turnsAside.Add(1)
 	g.log.Error("a turn that ended the process while it ran alone is set aside", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", t.ID)
 	now := time.Now()
 	entry := func(role, text string) store.Entry {

@@ -113,7 +113,21 @@ func (g *Gateway) PublishOutbound(ctx context.Context, m bus.OutboundMessage) (b
 	key := rows[len(rows)-1].Message.Key
 	wait := g.senders.await(key)
 	defer g.senders.forget(key, wait)
-	res, err := g.cfg.Store.Apply(ctx, store.Tx{Send: rows})
+	if err := ctx.Err(); err != nil {
+		return bus.Receipt{}, fmt.Errorf("gateway: store a message: %w", err)
+	}
+	var res store.Result
+	var receipt store.Receipt
+	var over bool
+	// How long the caller waits for the platform says nothing of the ledger: what
+	// is not stored is neither queued nor refused.
+	err := g.patiently(g.work, func() (err error) { //nolint:contextcheck // likewise
+		res, err = g.cfg.Store.Apply(context.WithoutCancel(ctx), store.Tx{Send: rows})
+		if err == nil && len(res.Queued) == 0 { // known: it may have been sent already
+			receipt, over, err = g.cfg.Store.ReceiptFor(context.WithoutCancel(ctx), key)
+		}
+		return err
+	})
 	if err != nil {
 		return bus.Receipt{}, fmt.Errorf("gateway: store a message: %w", err)
 	}
@@ -121,17 +135,11 @@ func (g *Gateway) PublishOutbound(ctx context.Context, m bus.OutboundMessage) (b
 		state.say(m.Address, m.Text)
 	}
 	g.senders.enqueue(res.Queued)
-	if len(res.Queued) == 0 { // known: it may have been sent already
-		r, ok, err := g.cfg.Store.ReceiptFor(ctx, key)
-		if err != nil {
-			return bus.Receipt{}, fmt.Errorf("gateway: read a receipt: %w", err)
-		}
-		if ok && r.Failed != "" {
-			return bus.Receipt{}, fmt.Errorf("gateway: %s: %w", r.Failed, channels.ErrPermanent)
-		}
-		if ok {
-			return r.Result, nil
-		}
+	if over && receipt.Failed != "" {
+		return bus.Receipt{}, fmt.Errorf("gateway: %s: %w", receipt.Failed, channels.ErrPermanent)
+	}
+	if over {
+		return receipt.Result, nil
 	}
 	select {
 	case o := <-wait:
@@ -238,10 +246,12 @@ func (s *senders) deliver(row store.Outbound) {
 	g, m := s.g, row.Message
 	p, ok := g.ports[m.Channel]
 	if !ok {
-		s.settle(row, bus.Receipt{}, fmt.Errorf("no channel is called %q any more: %w", m.Channel, channels.ErrPermanent))
+		s.giveUp(row, fmt.Errorf("no channel is called %q any more: %w", m.Channel, channels.ErrPermanent))
 		return
 	}
-	pause := firstPause
+	// Tries are counted by the time they take: what the clock says of a row that
+	// an earlier process wrote may be wrong.
+	since, pause := time.Now(), firstPause
 	for {
 		if !s.clearance(p, m.Address) {
 			return
@@ -251,8 +261,9 @@ func (s *senders) deliver(row store.Outbound) {
 		receipt, err := s.attempt(p, m)
 		if err == nil {
 			failpoint.Hit("send/accepted")
-			s.settle(row, receipt, nil)
+			s.settle(row, receipt)
 			failpoint.Hit("send/after")
+			g.counts.sent.Add(1)
 			g.log.Info("delivered", "channel", m.Channel, "chat_id", m.ChatID, "message_id", receipt.MessageID, "turn_id", row.Turn, "duration", time.Since(began))
 			return
 		}
@@ -262,9 +273,8 @@ func (s *senders) deliver(row store.Outbound) {
 		if s.ending() && errors.Is(err, channels.ErrNotReady) {
 			return // its channel has stopped; the row waits in the ledger
 		}
-		if errors.Is(err, channels.ErrPermanent) || time.Since(row.Created) > sendMaxAge {
+		if errors.Is(err, channels.ErrPermanent) || time.Since(since) > sendMaxAge {
 			s.giveUp(row, err)
-			g.log.Error("message cannot be delivered, given up", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "err", err)
 			return
 		}
 		wait := s.afterFailure(row, err, pause)
@@ -288,8 +298,13 @@ func (s *senders) afterFailure(row store.Outbound, err error, pause time.Duratio
 			s.pauseAll(m.Channel, time.Now().Add(wait))
 		}
 	}
+	s.g.counts.sendRetries.Add(1)
+	maybe := errors.Is(err, channels.ErrUnknownOutcome)
+	if maybe {
+		s.g.counts.maybeTwice.Add(1)
+	}
 	s.g.log.Warn("send failed, trying again", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "duration", wait,
-		"may_appear_twice", errors.Is(err, channels.ErrUnknownOutcome), "err", err)
+		"may_appear_twice", maybe, "err", err)
 	return wait
 }
 
@@ -308,36 +323,43 @@ func (s *senders) attempt(p *port, m bus.OutboundMessage) (r bus.Receipt, err er
 const textUndeliverable = "I had an answer here, but it could not be delivered. Please ask again, perhaps for something shorter or simpler."
 
 // giveUp ends a row that cannot be delivered. If it was part of a turn's answer
-// the conversation is told, in case it was the text that was refused: nobody
-// else will say so. A model that waits for the outcome is told instead.
+// the conversation is told, once a turn, in case it was the text that was
+// refused: nobody else will say so. A model that waits for the outcome is told
+// instead.
 func (s *senders) giveUp(row store.Outbound, err error) {
 	m := row.Message
-	if told := s.settle(row, bus.Receipt{}, err); told || row.Turn == "" { // a note belongs to no turn
+	s.g.counts.givenUp.Add(1)
+	s.g.log.Error("message cannot be delivered, given up", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn, "err", err)
+	tx := store.Tx{Receipts: []store.Receipt{{Key: m.Key, Failed: err.Error()}}}
+	if told := s.report(m.Key, outcome{err: err}); told || row.Turn == "" { // a note belongs to no turn
+		s.g.cfg.Store.Post(tx)
 		return
 	}
-	m.Key, m.Text = bus.Key(m.Key, "undeliverable"), textUndeliverable
-	res, err := s.g.cfg.Store.Apply(s.g.send, store.Tx{Send: s.g.rows("", m)})
+	m.Key, m.Text = bus.Key(row.Turn, m.String(), "undeliverable"), textUndeliverable
+	tx.Send = s.g.rows("", m)
+	res, err := s.g.apply(s.g.send, tx)
 	if err != nil {
-		s.g.log.Error("cannot store a note", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
+		s.g.log.Error("cannot store that a message was given up, it stays in the ledger", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
 		return
 	}
 	s.enqueue(res.Queued)
 }
 
-// settle writes how a row ended and tells who waits for it, if anybody does.
-func (s *senders) settle(row store.Outbound, r bus.Receipt, err error) (told bool) {
-	receipt := store.Receipt{Key: row.Message.Key, Result: r}
-	if err != nil {
-		receipt.Failed = err.Error()
-	}
-	s.g.cfg.Store.Post(store.Tx{Receipts: []store.Receipt{receipt}})
+// settle writes that a row was delivered and tells who waits for that.
+func (s *senders) settle(row store.Outbound, r bus.Receipt) {
+	s.g.cfg.Store.Post(store.Tx{Receipts: []store.Receipt{{Key: row.Message.Key, Result: r}}})
+	s.report(row.Message.Key, outcome{receipt: r})
+}
+
+// report tells who waits for the outcome of a key, if anybody does.
+func (s *senders) report(key string, o outcome) (told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.waiting[row.Message.Key] {
-		c <- outcome{r, err}
+	for _, c := range s.waiting[key] {
+		c <- o
 		told = true
 	}
-	delete(s.waiting, row.Message.Key)
+	delete(s.waiting, key)
 	return told
 }
 

@@ -75,11 +75,11 @@ func (j *job) turn() bool {
 func (g *Gateway) turn(j *job) {
 	m := j.rows[len(j.rows)-1].Message
 	state := &turnState{id: turnID(m), msg: m}
-	t := agent.Turn{ID: state.id}
-	if j.resume != nil {
-		state.id, t.ID, t.Steps = j.resume.ID, j.resume.ID, j.resume.Steps
-	}
 	began := time.Now()
+	t := agent.Turn{ID: state.id, Started: began}
+	if j.resume != nil {
+		state.id, t.ID, t.Steps, t.Started = j.resume.ID, j.resume.ID, j.resume.Steps, j.resume.Started
+	}
 	if j.resume == nil {
 		failpoint.Hit("turn/before-begin")
 		g.cfg.Store.Post(store.Tx{Begin: begin(state, j.rows, began)})
@@ -115,26 +115,34 @@ func (g *Gateway) turn(j *job) {
 	}
 	switch {
 	case stopped:
+		g.counts.turnsStopped.Add(1)
 		g.log.Info("turn stopped", attrs...)
 	case err != nil:
+		g.counts.failed(err)
 		g.log.Error("turn failed", append(attrs, "err", err)...)
 	default:
+		g.counts.turnsDone.Add(1)
 		g.log.Info("turn done", attrs...)
 	}
 }
 
-// answerRows runs the agent, again if the question changes meanwhile. Then it
-// goes on from the last step with the new question: what tools have done is not
-// done twice.
+// answerRows runs the agent, again if the question changes meanwhile, and again,
+// with all its time, if it failed while the ledger was ill. Then it goes on from
+// the last step: what tools have done is not done twice.
 func (g *Gateway) answerRows(j *job, t *agent.Turn, state *turnState) (agent.Outcome, error) {
 	for {
+		waits := g.counts.ledgerWaits.Load()
 		g.prepare(t, state, j.rows)
 		out, err := g.runAgent(context.WithValue(j.ctx, turnStateKey{}, state), state.msg, *t, j.resume)
-		if err == nil || !errors.Is(context.Cause(j.ctx), errAmended) || g.work.Err() != nil {
+		if err == nil || g.work.Err() != nil {
 			return out, err
 		}
-		g.lanes.again(j)
-		if len(j.rows) == 0 {
+		switch {
+		case errors.Is(context.Cause(j.ctx), errAmended):
+			if g.lanes.again(j); len(j.rows) == 0 {
+				return out, err
+			}
+		case j.ctx.Err() != nil || !g.wasIll(j.ctx, waits):
 			return out, err
 		}
 		t.Steps = append(t.Steps, state.takeSteps()...)
@@ -166,8 +174,11 @@ func author(m bus.InboundMessage) string { return "-" + bus.Key("author", m.Prin
 func (g *Gateway) prepare(t *agent.Turn, state *turnState, rows []store.Inbound) {
 	t.Messages = messages(rows)
 	t.Journal = func(ctx context.Context, tx store.Tx, wait bool) error {
-		state.keepSteps(tx.Steps)
-		return g.journal(ctx, state, tx, wait)
+		err := g.journal(ctx, state, tx, wait)
+		if err == nil {
+			state.keepSteps(tx.Steps)
+		}
+		return err
 	}
 	t.Show = func(call tools.Call, text string) []store.Outbound {
 		return g.rows(state.id, quoting(state.msg, bus.Key(call.Key(), "user"), text))
@@ -198,7 +209,7 @@ func (g *Gateway) runAgent(ctx context.Context, m bus.InboundMessage, t agent.Tu
 	if suspect(resumed) {
 		mark := resumed.Mark
 		mark.Alone = true
-		if _, err := g.cfg.Store.Apply(ctx, store.Tx{Marks: []store.Mark{mark}}); err != nil {
+		if _, err := g.apply(ctx, store.Tx{Marks: []store.Mark{mark}}); err != nil {
 			return agent.Outcome{}, fmt.Errorf("mark a turn: %w", err)
 		}
 	}
@@ -279,22 +290,6 @@ func (g *Gateway) finish(m bus.InboundMessage, turn string, tx store.Tx) {
 	})
 }
 
-// insist repeats a write that fails, and does not give up while the daemon runs.
-func (g *Gateway) insist(at bus.Address, turn string, write func() error) {
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
-		err := write()
-		if err == nil {
-			return
-		}
-		g.log.Error("cannot write to the ledger", "channel", at.Channel, "chat_id", at.ChatID, "turn_id", turn, "err", err)
-		select {
-		case <-time.After(pause):
-		case <-g.work.Done():
-			return
-		}
-	}
-}
-
 // giveUp ends a job that panicked, with an apology.
 func (g *Gateway) giveUp(j *job) {
 	m := j.rows[len(j.rows)-1].Message
@@ -306,9 +301,10 @@ func (g *Gateway) giveUp(j *job) {
 	g.finish(m, id, tx)
 }
 
-// journal writes a step of a turn and sends on what it made visible. The
-// pending row of a task is left out when its result has come already; the lock
-// is held over the write, so that the two cannot pass each other.
+// journal writes a step of a turn and sends on what it made visible. What a call
+// has done is written whatever becomes of the turn. The pending row of a task is
+// left out when its result has come already; the lock is held over the write, so
+// that the two cannot pass each other.
 func (g *Gateway) journal(ctx context.Context, state *turnState, tx store.Tx, wait bool) error {
 	if len(tx.Tasks) > 0 {
 		state.mu.Lock()
@@ -323,7 +319,10 @@ func (g *Gateway) journal(ctx context.Context, state *turnState, tx store.Tx, wa
 		failpoint.Hit("turn/after-step")
 		return nil
 	}
-	res, err := g.cfg.Store.Apply(ctx, tx)
+	if tx.Steps[0].Kind == store.StepEnd {
+		ctx = g.work
+	}
+	res, err := g.apply(ctx, tx) //nolint:contextcheck // see above
 	if err != nil {
 		return fmt.Errorf("store a step: %w", err)
 	}
