@@ -87,7 +87,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 	}
 	for more := true; more; {
 		var err error
-		if more, err = s.writer.sweep.step(conns[0], time.Now().Add(99*dayLong)); err != nil {
+		if more, err = s.writer.sweep.step(s.writer.ledger, time.Now().Add(99*dayLong)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -231,7 +231,7 @@ func (s *Store) Fact(ctx context.Context, key string) (value string, err error) 
 }
 
 // ReceiptFor implements store.Memory. An outcome is known as long as
-// Retention.Outcomes says.
+// Retention.Journal says.
 func (s *Store) ReceiptFor(ctx context.Context, key string) (r store.Receipt, ok bool, err error) {
 	err = s.read(ctx, "receipt", func(c *conn) error {
 		for row, err := range c.rows("SELECT message_id, received, failed FROM outbox WHERE key = ? AND ended IS NOT NULL", key) {

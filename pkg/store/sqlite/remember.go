@@ -40,13 +40,15 @@ func (l *ledger) session(name string, create bool) (*session, error) {
 	if s, ok := l.recent[name]; ok {
 		return s, nil
 	}
-	id, err := l.c.number("SELECT id FROM sessions WHERE name = ?", name)
-	if err != nil {
-		return nil, err
+	s, start := &session{}, int64(0)
+	for row, err := range l.c.rows("SELECT id, start FROM sessions WHERE name = ?", name) {
+		if err != nil {
+			return nil, err
+		}
+		s.id, start = num(row[0]), num(row[1])
 	}
-	s := &session{id: id}
 	switch {
-	case id > 0:
+	case s.id > 0:
 		shown, err := l.c.number("SELECT max(id) FROM history WHERE id >= ? AND id < ?", s.first(), s.end())
 		if err != nil {
 			return nil, err
@@ -55,7 +57,7 @@ func (l *ledger) session(name string, create bool) (*session, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.last = max(s.first()-1, shown, -undone)
+		s.last = max(start-1, shown, -undone) // all rows before start may have been swept
 	case !create:
 		return nil, nil
 	default:

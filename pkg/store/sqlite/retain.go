@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql/driver"
 	"fmt"
 	"time"
 )
@@ -14,11 +15,16 @@ const (
 // sweeper removes what has been over for long enough, a few rows at a time, in
 // the order in which they were written: the first that is too young ends the
 // sweep of its table. The room becomes free pages, which new rows use again.
+//
+// Histories lie session by session, so the oldest row of each is looked at.
+// With very many sessions that reads much of the file, and is done less often.
 type sweeper struct {
-	every time.Duration
-	rules []rule
-	at    int   // the rule whose turn it is
-	after int64 // the last row looked at
+	every   time.Duration
+	rules   []rule
+	history time.Duration // how long it is kept; 0 or less is for ever
+	due     time.Time     // when histories are looked at again
+	at      int           // the rule whose turn it is; after the last one come the histories
+	after   int64         // the last row, or session, looked at
 }
 
 // rule says how one table is kept small.
@@ -33,8 +39,11 @@ type rule struct {
 const dayLong = 24 * time.Hour
 
 func newSweeper(r Retention) *sweeper {
-	journal, dedupe, outcomes := orDefault(r.Journal, 7*dayLong), orDefault(r.Dedupe, 30*dayLong), orDefault(r.Outcomes, 7*dayLong)
-	s := &sweeper{every: longestSweep}
+	journal, dedupe := orDefault(r.Journal, 7*dayLong), orDefault(r.Dedupe, 30*dayLong)
+	s := &sweeper{every: longestSweep, history: r.History}
+	if s.history > 0 {
+		s.every = min(s.every, max(s.history/10, time.Second))
+	}
 	for _, rule := range []rule{
 		{
 			name: "messages", keep: journal, mark: true,
@@ -56,7 +65,7 @@ func newSweeper(r Retention) *sweeper {
 			},
 		},
 		{
-			name: "outcomes", keep: outcomes,
+			name: "outcomes", keep: journal,
 			rows:   "SELECT seq, ended FROM outbox WHERE seq > ? AND seq < (SELECT max(seq) FROM outbox) ORDER BY seq LIMIT ?",
 			remove: []string{"DELETE FROM outbox WHERE seq = ?"},
 		},
@@ -82,25 +91,25 @@ func orDefault(d, def time.Duration) time.Duration {
 }
 
 // step looks at some rows of one table and reports whether the sweep goes on.
-func (s *sweeper) step(c *conn, now time.Time) (more bool, err error) {
-	if s.at >= len(s.rules) {
-		s.at = 0 // a new sweep; and there may be no rule at all
-		if len(s.rules) == 0 {
-			return false, nil
-		}
+func (s *sweeper) step(l *ledger, now time.Time) (more bool, err error) {
+	if s.at > len(s.rules) {
+		s.at = 0 // a new sweep
+	}
+	if s.at == len(s.rules) {
+		return s.stepHistories(l, now)
 	}
 	r := &s.rules[s.at]
 	if r.mark && s.after == 0 {
-		if s.after, err = c.number("SELECT value FROM marks WHERE name = ?", r.name); err != nil {
+		if s.after, err = l.c.number("SELECT value FROM marks WHERE name = ?", r.name); err != nil {
 			return false, err
 		}
 	}
-	through, old, all, err := s.look(c, r, micros(now.Add(-r.keep)))
+	through, old, all, err := s.look(l.c, r, micros(now.Add(-r.keep)))
 	if err != nil {
 		return false, err
 	}
 	if len(old) > 0 || r.mark && through > s.after {
-		if err := c.atomically(beginWrite, func() error { return r.clear(c, old, through) }); err != nil {
+		if err := l.c.atomically(beginWrite, func() error { return r.clear(l.c, old, through) }); err != nil {
 			return false, err
 		}
 	}
@@ -108,7 +117,7 @@ func (s *sweeper) step(c *conn, now time.Time) (more bool, err error) {
 	if all {
 		s.at, s.after = s.at+1, 0
 	}
-	return s.at < len(s.rules), nil
+	return true, nil
 }
 
 // look returns which of the next rows have been over since before, the last one
@@ -145,4 +154,124 @@ func (r *rule) clear(c *conn, keys []int64, through int64) error {
 	}
 	_, err := c.exec("INSERT INTO marks (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", r.name, through)
 	return err
+}
+
+// stepHistories looks at some sessions, unless all of them were looked at lately.
+func (s *sweeper) stepHistories(l *ledger, now time.Time) (more bool, err error) {
+	if s.after == 0 {
+		if s.history <= 0 || now.Before(s.due) {
+			s.at++
+			return false, nil
+		}
+		s.due = now.Add(min(s.history/10, dayLong))
+	}
+	all := false
+	if s.after, all, err = l.sweepHistories(s.after, micros(now.Add(-s.history))); err != nil {
+		return false, err
+	}
+	if all {
+		s.at, s.after = s.at+1, 0
+	}
+	return !all, nil
+}
+
+// oldest is when the first row of each session was written, among those that
+// were not undone and among those that were.
+const oldest = `SELECT s.id, s.name, s.summary IS NOT NULL,
+	(SELECT at FROM history WHERE id >= s.id << 32 AND id < (s.id + 1) << 32 ORDER BY id LIMIT 1),
+	(SELECT at FROM history WHERE id <= -(s.id << 32) AND id > -((s.id + 1) << 32) ORDER BY id DESC LIMIT 1)
+	FROM sessions s WHERE s.id >= ? ORDER BY s.id LIMIT ?`
+
+// removeEmpty removes a session of which nothing is left.
+const removeEmpty = `DELETE FROM sessions WHERE id = ?1 AND summary IS NULL
+	AND NOT EXISTS (SELECT 1 FROM history WHERE id >= ?1 << 32 AND id < (?1 + 1) << 32)
+	AND NOT EXISTS (SELECT 1 FROM history WHERE id <= -(?1 << 32) AND id > -((?1 + 1) << 32))`
+
+// overdueSession is one of which something has to go.
+type overdueSession struct {
+	session
+	name string
+}
+
+// overdue finds sessions that hold rows written before a moment, or nothing at
+// all, among the next ones from the session from on. It returns where to go on,
+// and whether it has come to the end.
+func (l *ledger) overdue(from, before int64) (list []overdueSession, next int64, all bool, err error) {
+	old := func(at driver.Value) bool { return at != nil && num(at) < before }
+	next = from
+	seen := 0
+	for row, err := range l.c.rows(oldest, from, int64(sweepRows)) {
+		if err != nil {
+			return nil, from, false, err
+		}
+		seen++
+		id, summed, shown, undone := num(row[0]), num(row[2]) != 0, row[3], row[4]
+		if old(shown) || old(undone) || !summed && shown == nil && undone == nil {
+			list = append(list, overdueSession{session{id: id}, text(row[1])})
+		}
+		next = id + 1
+	}
+	return list, next, seen < sweepRows, nil
+}
+
+// sweepHistories looks at the next sessions from the session from on, and
+// removes what is overdue of them, up to the size of a step. It returns the same
+// as overdue.
+func (l *ledger) sweepHistories(from, before int64) (next int64, all bool, err error) {
+	list, next, all, err := l.overdue(from, before)
+	if err != nil || len(list) == 0 {
+		return next, all, err
+	}
+	err = l.c.atomically(beginWrite, func() error {
+		left := int64(sweepRows)
+		for i := range list {
+			removed, err := l.removeOld(&list[i], before, left)
+			if err != nil {
+				return err
+			}
+			if left -= removed; left <= 0 {
+				next, all = list[i].id, false // there may be more of it
+				return nil
+			}
+		}
+		return nil
+	})
+	return next, all, err
+}
+
+// removeOld removes up to limit rows of a session that were written before a
+// moment, the oldest first, and the session if nothing is left. What an open
+// turn has written stays.
+func (l *ledger) removeOld(s *overdueSession, before, limit int64) (removed int64, err error) {
+	for _, part := range []struct{ look, remove string }{
+		{
+			"SELECT id, at, body FROM history WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3",
+			"DELETE FROM history WHERE id >= ?1 AND id <= ?2",
+		},
+		{
+			"SELECT -id, at, body FROM history WHERE id <= -?1 AND id > -?2 ORDER BY id DESC LIMIT ?3",
+			"DELETE FROM history WHERE id <= -?1 AND id >= -?2",
+		},
+	} {
+		last := int64(0)
+		for row, err := range l.c.rows(part.look, s.first(), s.end(), limit-removed) {
+			if err != nil {
+				return 0, err
+			}
+			if num(row[1]) >= before || l.open[decode(blob(row[2])).string()] != nil {
+				break
+			}
+			last = num(row[0])
+		}
+		n, err := l.c.exec(part.remove, s.first(), last)
+		if err != nil {
+			return 0, err
+		}
+		removed += n
+	}
+	gone, err := l.c.exec(removeEmpty, s.id)
+	if gone > 0 {
+		delete(l.recent, s.name)
+	}
+	return removed, err
 }

@@ -46,7 +46,7 @@ func (s *sweeper) swept(t *testing.T, l *ledger, now time.Time) {
 	t.Helper()
 	for more := true; more; {
 		var err error
-		if more, err = s.step(l.c, now); err != nil {
+		if more, err = s.step(l, now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestWhatIsOpenStays(t *testing.T) {
 }
 
 func TestNothingGoesIfToldSo(t *testing.T) {
-	l, s := held(t), newSweeper(Retention{Journal: -1, Dedupe: -1, Outcomes: -1})
+	l, s := held(t), newSweeper(Retention{Journal: -1, Dedupe: -1})
 	l.wholeTurn(t, start, "a")
 	l.wholeTurn(t, start, "b")
 	s.swept(t, l, start.Add(9999*dayLong))
@@ -158,7 +158,7 @@ func TestNothingGoesIfToldSo(t *testing.T) {
 
 // What comes and goes at the same pace needs no more room after a while.
 func TestDiskReachesAPlateau(t *testing.T) {
-	l, s := held(t), newSweeper(Retention{Journal: time.Hour, Dedupe: 2 * time.Hour, Outcomes: time.Hour})
+	l, s := held(t), newSweeper(Retention{Journal: time.Hour, Dedupe: 2 * time.Hour, History: time.Hour})
 	size := func() int64 {
 		t.Helper()
 		if _, err := l.c.exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
@@ -179,7 +179,6 @@ func TestDiskReachesAPlateau(t *testing.T) {
 				now = now.Add(time.Minute)
 				n++
 			}
-			l.writeAt(t, now, store.Tx{Forget: []string{"s"}}) // history is kept for ever: not the matter here
 			s.swept(t, l, now)
 		}
 	}
@@ -188,6 +187,100 @@ func TestDiskReachesAPlateau(t *testing.T) {
 	hours(20)
 	if all := size(); all > half+half/20 {
 		t.Errorf("%d bytes after 10 hours, %d after 30", half, all)
+	}
+}
+
+// said writes a row of a history as if it were now.
+func (l *ledger) said(t *testing.T, now time.Time, session, turn string) {
+	t.Helper()
+	l.writeAt(t, now, store.Tx{History: []store.Entry{{Session: session, Turn: turn}}})
+}
+
+// What was said goes with time, from the oldest, whether it is shown or not.
+func TestHistoryGoesWithTime(t *testing.T) {
+	l, s := held(t), newSweeper(Retention{History: 30 * dayLong})
+	for n := range 250 { // more than one step
+		l.said(t, start, "long", fmt.Sprint("old", n))
+	}
+	l.said(t, start.Add(10*dayLong), "long", "young")
+	for n := range 250 {
+		l.said(t, start, fmt.Sprint("once", n), "t")
+	}
+	l.said(t, start, "undone", "t")
+	l.writeAt(t, start, store.Tx{Undo: []string{"undone"}})
+	l.said(t, start.Add(10*dayLong), "undone", "t")
+	l.said(t, start, "summed", "t")
+	l.writeAt(t, start, store.Tx{Summaries: []store.Summary{{Session: "summed", Text: "so far"}}})
+	for range 3 {
+		l.said(t, start, "reset", "t")
+	}
+	l.writeAt(t, start, store.Tx{Reset: []string{"reset"}})
+	for _, c := range []struct {
+		after          time.Duration
+		rows, sessions int64
+	}{
+		{30 * dayLong, 507, 254},
+		{30*dayLong + time.Hour, 507, 254}, // they were looked at an hour ago
+		{33*dayLong + time.Hour, 2, 3},
+		{99 * dayLong, 0, 1},
+	} {
+		s.swept(t, l, start.Add(c.after))
+		if rows := l.count(t, "SELECT count(*) FROM history"); rows != c.rows {
+			t.Errorf("after %v there are %d rows, not %d", c.after, rows, c.rows)
+		}
+		if sessions := l.count(t, "SELECT count(*) FROM sessions"); sessions != c.sessions {
+			t.Errorf("after %v there are %d sessions, not %d", c.after, sessions, c.sessions)
+		}
+	}
+	if len(l.recent) != 1 {
+		t.Errorf("the writer still knows %d sessions", len(l.recent))
+	}
+}
+
+// What is said after everything was swept is seen, also where a summary or a
+// reset had moved the start on.
+func TestHistoryGoesOnAfterASweep(t *testing.T) {
+	for name, tx := range map[string]store.Tx{
+		"nothing": {},
+		"summary": {Summaries: []store.Summary{{Session: "s", Text: "so far"}}},
+		"keep":    {Summaries: []store.Summary{{Session: "s", Text: "so far", Keep: 1}}},
+		"reset":   {Reset: []string{"s"}},
+		"undo":    {Undo: []string{"s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, s := held(t), newSweeper(Retention{History: time.Hour})
+			for n := range 5 {
+				l.said(t, start, "s", fmt.Sprint(n))
+			}
+			l.writeAt(t, start, tx)
+			s.swept(t, l, start.Add(dayLong))
+			clear(l.recent) // as after a start
+			l.said(t, start.Add(dayLong), "s", "new")
+			entries, err := history(l.c, "s", 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(entries); n == 0 || entries[n-1].Turn != "new" || n > 1 && !entries[0].Summary || n > 2 {
+				t.Errorf("the history is %+v", entries)
+			}
+		})
+	}
+}
+
+// What a turn that is open has said stays, and so does what was said after it.
+func TestHistoryOfAnOpenTurnStays(t *testing.T) {
+	l, s := held(t), newSweeper(Retention{History: time.Hour})
+	l.said(t, start, "s", "over")
+	l.writeAt(t, start, store.Tx{Begin: &store.Turn{ID: "open", Session: "s"}, History: []store.Entry{{Session: "s", Turn: "open"}}})
+	l.said(t, start, "s", "over")
+	s.swept(t, l, start.Add(dayLong))
+	if n := l.count(t, "SELECT count(*) FROM history"); n != 2 {
+		t.Errorf("%d rows are left", n)
+	}
+	l.writeAt(t, start, store.Tx{End: []string{"open"}})
+	s.swept(t, l, start.Add(2*dayLong))
+	if n := l.count(t, "SELECT count(*) FROM history"); n != 0 {
+		t.Errorf("%d rows are left after its end", n)
 	}
 }
 

@@ -20,9 +20,10 @@
 //	outbox    what is to be sent, and for 7 days what was sent, with its receipt
 //	facts, schedules, tasks, and marks (how far cleaning up has come)
 //
-// schema.go says it to the column. Rows that belong together lie side by side,
-// and what is open is found through indexes of open rows only, so that neither
-// a long history nor a large file makes a turn slower.
+// Retention changes how long. schema.go says it to the column. Rows that belong
+// together lie side by side, and what is open is found through indexes of open
+// rows only, so that neither a long history nor a large file makes a turn
+// slower.
 //
 // # What is promised
 //
@@ -90,11 +91,11 @@ type Options struct {
 }
 
 // Retention says how long what is over is kept. 0 is the default, less than 0
-// is for ever. History and facts are always kept.
+// is for ever. Facts and summaries are always kept.
 type Retention struct {
-	Journal  time.Duration // messages that are done and turns that ended, with their steps; 7 days
-	Dedupe   time.Duration // ids of messages and of delivered tasks; 30 days
-	Outcomes time.Duration // outbox rows that have their receipt; 7 days
+	Journal time.Duration // messages that are done, turns that ended, with their steps, and outbox rows that have their receipt; 7 days
+	Dedupe  time.Duration // ids of messages and of delivered tasks; 30 days
+	History time.Duration // what was said, shown or not; for ever
 }
 
 // Store is a ledger in a file. All methods are safe for concurrent use.

@@ -194,7 +194,7 @@ func (w *writer) rest() time.Duration {
 		}
 		return w.sweep.every
 	}
-	more, err := w.sweep.step(w.ledger.c, time.Now())
+	more, err := w.sweep.step(w.ledger, time.Now())
 	switch {
 	case err != nil:
 		w.setHealth(fmt.Errorf("clean up: %w", err))
