@@ -69,6 +69,7 @@ var toolTypes = []func(a *app) tools.Tool{
 	func(a *app) tools.Tool { return builtin.NewReadFileTool(a.workspace) },
 	func(a *app) tools.Tool { return builtin.NewWriteFileTool(a.workspace) },
 	func(a *app) tools.Tool { return builtin.NewListDirTool(a.workspace) },
+	func(a *app) tools.Tool { return builtin.NewReadResultTool(a.agent.ReadResult) },
 }
 
 // channelType is how a channel is configured and made.

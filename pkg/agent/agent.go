@@ -255,16 +255,18 @@ func (a *Agent) RunTask(ctx context.Context, call tools.Call, task string) *tool
 		MaxIterations: a.cfg.MaxIterations,
 		LLMOptions:    a.cfg.Options,
 		FinalAnswer:   true,
-		Shape:         a.cfg.Governor.Shape,
 	}
 	if t, ok := ctx.Value(turnKey{}).(*Turn); ok {
 		cfg.AsyncCallback = t.AsyncCallback
 	}
-	ctx = tools.WithYield(tools.WithCall(ctx, sub), nil) // a task holds no turn slot
-	res, err := tools.RunToolLoop(ctx, cfg, []providers.Message{
+	messages := []providers.Message{
 		{Role: providers.RoleSystem, Content: subAgentPrompt},
 		{Role: providers.RoleUser, Content: task},
-	}, call.Channel, call.ChatID)
+	}
+	ctx, d := withDesk(ctx, messages, a.cfg.Governor)
+	cfg.Shape = d.shape(a.cfg.Governor)
+	ctx = tools.WithYield(tools.WithCall(ctx, sub), nil) // a task holds no turn slot
+	res, err := tools.RunToolLoop(ctx, cfg, messages, call.Channel, call.ChatID)
 	if err != nil {
 		return tools.ErrorResult("The background task failed: " + Apology(err)).WithError(err)
 	}

@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
@@ -63,18 +61,32 @@ func (g Governor) firstTurn(messages []providers.Message, lead int) int {
 }
 
 // squeeze makes the newest turn smaller, which alone is too large. The bounds
-// it tries are halved each time and so stay the same over many requests.
+// it tries are halved each time and so stay the same over many requests. The
+// last step, what the model has just asked for, is left half of the room:
+// otherwise it could not read on in something long.
 func (g Governor) squeeze(messages []providers.Message, lead int) []providers.Message {
 	start := firstCut
 	if g.MaxResultBytes > 0 {
 		start = max(g.MaxResultBytes, minCut)
 	}
+	ids := resultIDs{}
+	before, last := messages[:lastStep(messages)], messages[lastStep(messages):]
+	asked := last
+	for limit := start; limit >= minCut; limit /= 2 {
+		if asked = cutResults(last, limit, ids); fits(asked, g.MaxTokens/2) {
+			break
+		}
+	}
 	shaped := messages
 	for limit := start; limit >= minCut; limit /= 2 {
-		if shaped = cutResults(messages, limit); fits(shaped, g.MaxTokens) {
+		if shaped = join(cutResults(before, limit, ids), asked); fits(shaped, g.MaxTokens) {
 			return shaped
 		}
 	}
+	if fewer := g.dropSteps(shaped, lead, 1); fits(fewer, g.MaxTokens) {
+		return fewer
+	}
+	shaped = cutResults(messages, minCut, ids)
 	short := shaped
 	for _, keep := range []int{1, 0} {
 		fewer := g.dropSteps(shaped, lead, keep)
@@ -85,6 +97,15 @@ func (g Governor) squeeze(messages []providers.Message, lead int) []providers.Me
 		}
 	}
 	return short
+}
+
+// lastStep returns where the last step begins, 0 if there is none.
+func lastStep(messages []providers.Message) int {
+	i := len(messages) - 1
+	for i > 0 && messages[i].Role != providers.RoleAssistant {
+		i--
+	}
+	return max(i, 0)
 }
 
 // dropSteps drops the oldest steps of a turn until it fits or only keep of them
@@ -117,18 +138,11 @@ func (g Governor) dropSteps(messages []providers.Message, lead, keep int) []prov
 }
 
 // cutResults cuts every tool result that is longer than limit bytes.
-func cutResults(messages []providers.Message, limit int) []providers.Message {
-	return cutLong(messages, providers.RoleTool, limit, func(i int) func(head, tail int) string {
-		whole := messages[i].Content
-		name, first := askedFor(messages, i)
-		if name != "read_file" {
-			return func(head, tail int) string {
-				return fmt.Sprintf("\n[%d bytes of this result are left out here. If you need them, call the tool so that it returns less.]\n", tail-head)
-			}
-		}
+func cutResults(messages []providers.Message, limit int, ids resultIDs) []providers.Message {
+	return cutLong(messages, providers.RoleTool, limit, func(whole string) func(head, tail int) string {
+		id := ids.of(whole)
 		return func(head, tail int) string {
-			from, to := first+strings.Count(whole[:head], "\n"), first+strings.Count(whole[:max(tail-1, 0)], "\n")
-			return fmt.Sprintf("\n[%d bytes are left out here, lines %d to %d. To read them call read_file with start_line and end_line, fewer lines at once.]\n", tail-head, from, to)
+			return fmt.Sprintf("\n[%d bytes of this result are left out here. To read them %s.]\n", tail-head, readOn(id, head))
 		}
 	})
 }
@@ -136,7 +150,7 @@ func cutResults(messages []providers.Message, limit int) []providers.Message {
 // cutTexts cuts every text of a person, or summary, that is longer than limit
 // bytes.
 func cutTexts(messages []providers.Message, limit int) []providers.Message {
-	return cutLong(messages, providers.RoleUser, limit, func(int) func(head, tail int) string { return textLeftOut })
+	return cutLong(messages, providers.RoleUser, limit, func(string) func(head, tail int) string { return textLeftOut })
 }
 
 func textLeftOut(head, tail int) string {
@@ -144,15 +158,15 @@ func textLeftOut(head, tail int) string {
 }
 
 // cutLong cuts the messages of a role that are longer than limit; notice makes
-// the notice for message i.
-func cutLong(messages []providers.Message, role string, limit int, notice func(i int) func(head, tail int) string) []providers.Message {
+// the notice for one of these texts.
+func cutLong(messages []providers.Message, role string, limit int, notice func(whole string) func(head, tail int) string) []providers.Message {
 	out := messages
 	for i := range messages {
 		if m := &messages[i]; m.Role == role && len(m.Content) > limit {
 			if &out[0] == &messages[0] {
 				out = slices.Clone(messages)
 			}
-			out[i].Content = shorten(m.Content, limit, notice(i))
+			out[i].Content = shorten(m.Content, limit, notice(m.Content))
 		}
 	}
 	return out
@@ -181,35 +195,4 @@ func boundary(s string, i, direction int) int {
 		}
 	}
 	return i // not UTF-8
-}
-
-// askedFor returns the tool whose result message i is, and the first line that
-// was asked for.
-func askedFor(messages []providers.Message, i int) (tool string, line int) {
-	id := messages[i].ToolCallID
-	for i > 0 && messages[i].Role == providers.RoleTool {
-		i--
-	}
-	for k := range messages[i].ToolCalls {
-		if tc := &messages[i].ToolCalls[k]; tc.ID == id {
-			return callName(tc), startLine(tc)
-		}
-	}
-	return "", 1
-}
-
-// startLine reads an argument of read_file.
-func startLine(tc *providers.ToolCall) int {
-	args := tc.Arguments
-	if len(args) == 0 && tc.Function != nil {
-		_ = json.Unmarshal([]byte(tc.Function.Arguments), &args) // without it the file was read from the start
-	}
-	line := 0
-	switch v := args["start_line"].(type) {
-	case float64:
-		line = int(v)
-	case int:
-		line = v
-	}
-	return max(line, 1)
 }

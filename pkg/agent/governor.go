@@ -54,13 +54,17 @@ const (
 // eighth of the bound, so that the next requests begin alike and prompt caches
 // hit. Never dropped are the system messages, a summary at the beginning, and
 // the newest turn. If that turn alone is too large its largest tool results are
-// cut, then its oldest steps dropped, then long texts of the person cut with a
-// visible mark. If even that does not do, the result exceeds MaxTokens.
+// cut, where its last step is left half of the room, then its oldest steps
+// dropped, then long texts of the person cut with a visible mark. If even that
+// does not do, the result exceeds MaxTokens.
+//
+// Where a tool result is cut a notice says how the tool read_result reads the
+// rest, see Agent.ReadResult.
 func (g Governor) Shape(messages []providers.Message) []providers.Message {
 	whole := mend(messages)
 	shaped := whole
 	if g.MaxResultBytes > 0 {
-		shaped = cutResults(whole, max(g.MaxResultBytes, minCut))
+		shaped = cutResults(whole, max(g.MaxResultBytes, minCut), nil)
 	}
 	if g.MaxTokens > 0 && !fits(shaped, g.MaxTokens) {
 		return g.fit(whole, shaped)

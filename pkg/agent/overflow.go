@@ -27,11 +27,12 @@ type attempt struct {
 // again, and is part of the result. summary is what the ledger is to keep of
 // it, nil if there is none; its Keep counts from the end of past.
 func (a attempt) run(ctx context.Context) (res *tools.ToolLoopResult, summary *store.Summary, err error) {
-	a.loop.Shape = a.governor.Shape
 	messages := a.messages(a.past)
 	if res := a.answered(messages); res != nil {
 		return res, nil, nil
 	}
+	ctx, d := withDesk(ctx, messages, a.governor)
+	a.loop.Shape = d.shape(a.governor)
 	res, err = tools.RunToolLoop(ctx, a.loop, messages, a.channel, a.chatID)
 	if !Overflowed(err) || ctx.Err() != nil {
 		return res, nil, err
@@ -48,7 +49,7 @@ func (a attempt) run(ctx context.Context) (res *tools.ToolLoopResult, summary *s
 			messages = a.messages(compacted(a.past, s))
 		}
 	}
-	a.loop.Shape = tighter.Shape
+	a.loop.Shape = d.shape(tighter)
 	a.loop.Rounds, a.loop.Finish = res.Iterations, ""
 	again, err := tools.RunToolLoop(ctx, a.loop, slices.Concat(messages, res.Messages), a.channel, a.chatID)
 	again.Messages = slices.Concat(res.Messages, again.Messages)

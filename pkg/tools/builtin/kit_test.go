@@ -2,6 +2,7 @@ package builtin_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -34,6 +35,14 @@ func TestKit(t *testing.T) {
 	})
 	t.Run("write_file", func(t *testing.T) {
 		toolstest.Check(t, builtin.NewWriteFileTool(everywhere), ctx, secret, toolstest.Args(args{"path": "b/c.txt", "content": "x"}))
+	})
+	t.Run("read_result", func(t *testing.T) {
+		tool := builtin.NewReadResultTool(func(_ context.Context, call tools.Call, id string, offset int) *tools.ToolResult {
+			return tools.SilentResult(fmt.Sprintf("%s from %d for %s", id, offset, call.ChatID))
+		})
+		toolstest.Check(t, tool, ctx, toolstest.Args(args{"id": "0123456789ab", "offset": 0}, args{"id": "0123456789ab", "offset": 70000}))
+		wantError(t, tool.Execute(during(t, "telegram", "1", "c1"), args{"offset": 1}), "id is required")
+		wantOK(t, tool.Execute(during(t, "telegram", "1", "c1"), args{"id": " 0123456789ab", "offset": float64(3)}), "0123456789ab from 3 for 1")
 	})
 	t.Run("list_dir", func(t *testing.T) {
 		toolstest.Check(t, builtin.NewListDirTool(everywhere), ctx, secret, toolstest.Args(args{}, args{"path": "."}))
