@@ -309,7 +309,10 @@ func (m *lister) Chat(_ context.Context, messages []providers.Message, defs []pr
 }
 
 // live runs a turn as the daemon does and records it.
-func (c *scene) live(id, text string) {
+func (c *scene) live(id, text string) { c.liveSince(id, text, time.Now()) }
+
+// liveSince is live for a turn that began some time ago: it has been interrupted.
+func (c *scene) liveSince(id, text string, began time.Time) {
 	c.t.Helper()
 	cfg, err := config.Load(c.file, func(string) string { return "" })
 	if err != nil {
@@ -320,16 +323,15 @@ func (c *scene) live(id, text string) {
 		c.t.Fatal(err)
 	}
 	model := &lister{}
-	runner := agent.New(agent.Config{
-		Governor: agent.ForWindow(a.window()), Provider: model, Model: cfg.Agent.Model, Tools: a.tools, History: c.s,
-		SystemPrompt: cfg.Agent.SystemPrompt, MaxIterations: cfg.Agent.MaxIterations, HistoryMessages: cfg.Agent.HistoryMessages,
-		Zone: func(context.Context, bus.Address) *time.Location { return cfg.Location() }, Log: quietLog,
-	})
+	agentConfig := a.agent.Config()
+	agentConfig.Provider, agentConfig.History = model, c.s
+	agentConfig.Zone = func(context.Context, bus.Address) *time.Location { return cfg.Location() }
+	runner := agent.New(agentConfig)
 	m := bus.InboundMessage{Address: chat7, ID: "m:-100:" + id, MessageID: id, SessionKey: chat7.String(), Kind: bus.KindMessage, Principal: "telegram:5", Text: text}
 	res := c.put(store.Tx{Admit: []bus.InboundMessage{m}})
 	turn := "turn-" + id
-	c.put(store.Tx{Begin: &store.Turn{ID: turn, Address: chat7, Session: chat7.String(), Inbound: []int64{res.Admitted[0].Seq}, Started: time.Now()}})
-	out, err := runner.Run(c.t.Context(), agent.Turn{ID: turn, Messages: []bus.InboundMessage{m}, Journal: func(_ context.Context, tx store.Tx, _ bool) error {
+	c.put(store.Tx{Begin: &store.Turn{ID: turn, Address: chat7, Session: chat7.String(), Inbound: []int64{res.Admitted[0].Seq}, Started: began}})
+	out, err := runner.Run(c.t.Context(), agent.Turn{ID: turn, Messages: []bus.InboundMessage{m}, Started: began, Journal: func(_ context.Context, tx store.Tx, _ bool) error {
 		if tx.Steps[0].Kind == store.StepReply {
 			tx.Steps[0].Request = model.asked[len(model.asked)-1]
 		}
@@ -353,7 +355,8 @@ func TestReplay(t *testing.T) {
 	c.live("5", "five")
 	c.put(store.Tx{Summaries: []store.Summary{{Session: chat7.String(), Text: "they counted", Keep: 4}}})
 	c.live("6", "six")
-	for n := 1; n <= 6; n++ {
+	c.liveSince("7", "seven", time.Now().AddDate(0, 0, -3))
+	for n := 1; n <= 7; n++ {
 		turn := fmt.Sprint("turn-", n)
 		want := fmt.Sprintf("turn %s would send the same again: 2 of 2 requests are alike, byte for byte\n", turn)
 		if code, text := c.run("replay", turn); code != 0 || text != want {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,11 +42,12 @@ what people have written.`,
 // record is a turn with all that it depends on: a fixture.
 type record struct {
 	Turn  string    `json:"turn"`
-	Time  time.Time `json:"time"` // what the clock said
+	Time  time.Time `json:"time"` // when it began
 	Zone  string    `json:"zone"` // the name of the conversation's time zone
 	Shift int       `json:"shift"`
 
 	Model           string                     `json:"model"`
+	Options         map[string]any             `json:"options,omitempty"`
 	SystemPrompt    string                     `json:"system_prompt"`
 	MaxIterations   int                        `json:"max_iterations"`
 	HistoryMessages int                        `json:"history_messages"`
@@ -106,11 +106,11 @@ func (p *program) recordOf(l ledger, turn sqlite.TurnRecord) (rec record, err er
 	if err != nil {
 		return rec, err
 	}
+	cfg := a.agent.Config()
 	rec = record{
-		Turn: turn.ID, Time: turn.Started, Model: l.cfg.Agent.Model,
-		SystemPrompt:  cmp.Or(l.cfg.Agent.SystemPrompt, agent.DefaultSystemPrompt),
-		MaxIterations: l.cfg.Agent.MaxIterations, HistoryMessages: l.cfg.Agent.HistoryMessages,
-		Governor: agent.ForWindow(a.window()), Tools: a.tools.ToProviderDefs(), Steps: turn.Steps,
+		Turn: turn.ID, Time: turn.Started, Model: cfg.Model, Options: cfg.Options, SystemPrompt: cfg.SystemPrompt,
+		MaxIterations: cfg.MaxIterations, HistoryMessages: cfg.HistoryMessages,
+		Governor: cfg.Governor, Tools: cfg.Tools.ToProviderDefs(), Steps: turn.Steps,
 	}
 	for _, m := range turn.Messages {
 		if !m.Erased { // what was deleted before it was answered is not kept
@@ -122,9 +122,6 @@ func (p *program) recordOf(l ledger, turn sqlite.TurnRecord) (rec record, err er
 	}
 	for _, line := range turn.History {
 		rec.Added = append(rec.Added, line.Entry)
-	}
-	if len(rec.Added) > 0 {
-		rec.Time = rec.Added[0].Time // an interrupted turn goes by the clock of the run that ended it
 	}
 	zone := l.zone
 	name, err := l.Fact("gateway/zone/" + turn.Address.String())
@@ -202,15 +199,16 @@ func (rec record) run(ctx context.Context) outcome {
 		registry.Register(stub{def.Function, p})
 	}
 	a := agent.New(agent.Config{
-		Provider: p, Model: rec.Model, Tools: registry, History: p, Governor: rec.Governor, SystemPrompt: rec.SystemPrompt,
-		MaxIterations: rec.MaxIterations, HistoryMessages: rec.HistoryMessages, Zone: rec.clock, Log: slog.New(slog.DiscardHandler),
+		Provider: p, Model: rec.Model, Options: rec.Options, Tools: registry, History: p, Governor: rec.Governor, SystemPrompt: rec.SystemPrompt,
+		MaxIterations: rec.MaxIterations, HistoryMessages: rec.HistoryMessages, Log: slog.New(slog.DiscardHandler),
+		Zone: func(context.Context, bus.Address) *time.Location { return time.FixedZone(rec.Zone, rec.Shift) },
 	})
 	for i := range rec.Steps {
 		if rec.Steps[i].Kind == store.StepReply {
 			p.replies = append(p.replies, rec.Steps[i])
 		}
 	}
-	_, err := a.Run(ctx, agent.Turn{ID: rec.Turn, Messages: rec.Messages})
+	_, err := a.Run(ctx, agent.Turn{ID: rec.Turn, Messages: rec.Messages, Started: rec.Time})
 	switch {
 	case p.failed != nil:
 		p.out.err = p.failed
@@ -220,12 +218,6 @@ func (rec record) run(ctx context.Context) outcome {
 		p.out.err = fmt.Errorf("the turn ends before it, the record holds %d more", len(p.replies))
 	}
 	return p.out
-}
-
-// clock is a time zone in which it is now what it was when the turn was run: the
-// agent knows the time only through the zone.
-func (rec record) clock(context.Context, bus.Address) *time.Location {
-	return time.FixedZone(rec.Zone, rec.Shift-int(time.Since(rec.Time).Seconds()))
 }
 
 // player answers for the model, the history and, through stub, the tools.

@@ -53,6 +53,9 @@ func New(cfg Config) *Agent {
 	return &Agent{cfg: cfg}
 }
 
+// Config returns what the agent was made of, with "" and the like filled in.
+func (a *Agent) Config() Config { return a.cfg }
+
 // Journal takes the steps of a turn to the ledger. With wait it returns when
 // they are durable.
 type Journal func(ctx context.Context, tx store.Tx, wait bool) error
