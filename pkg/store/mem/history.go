@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
@@ -139,4 +140,53 @@ func (h history) summarize(s store.Summary) {
 	} else {
 		delete(h, s.Session)
 	}
+}
+
+// ageing notes when something was said in which session, in that order, so that
+// the oldest can go. Where history is kept for ever it is empty.
+type ageing struct {
+	keep  time.Duration // 0 or less is for ever
+	queue []spoken
+}
+
+type spoken struct {
+	session string
+	nanos   int64
+}
+
+func (a *ageing) note(entries []store.Entry, now time.Time) {
+	for i := range entries {
+		if i == 0 || entries[i].Session != entries[i-1].Session {
+			a.queue = append(a.queue, spoken{entries[i].Session, now.UnixNano()})
+		}
+	}
+}
+
+// next takes out the first note that is too old.
+func (a *ageing) next(now time.Time) (old spoken, ok bool) {
+	if len(a.queue) == 0 || a.queue[0].nanos >= now.Add(-a.keep).UnixNano() {
+		return spoken{}, false
+	}
+	old = a.queue[0]
+	a.queue[0] = spoken{} // the array lives on behind the slice
+	a.queue = a.queue[1:]
+	return old, true
+}
+
+// cut removes what was said in a session up to a moment, the oldest first, until
+// it comes to what has to stay. A summary stays.
+func (h history) cut(old spoken, stays func(turn string) bool) {
+	list := h[old.session]
+	summed, entries := h.parts(old.session)
+	n := 0
+	for n < len(entries) && entries[n].nanos <= old.nanos && !stays(entries[n].turn) {
+		n++
+	}
+	if n == len(list) {
+		delete(h, old.session)
+		return
+	}
+	copy(list[n:], slices.Clone(summed))
+	clear(list[:n])
+	h[old.session] = list[n:]
 }

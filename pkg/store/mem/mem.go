@@ -4,7 +4,8 @@
 // What is over leaves nothing behind: a done message, an ended turn and a
 // delivered task are forgotten at once; the ids of messages and the outcomes of
 // sent rows are remembered in windows of a fixed size (see knownIDs and what
-// follows it). What stays is history, facts, and what is still to be done.
+// follows it). What stays is history, for ever or for a time (see NewKeeping),
+// facts, and what is still to be done.
 //
 // Values are handed over, not copied in depth: the maps, slices and pointers
 // inside a message or a task are shared between the store and everybody who
@@ -45,6 +46,7 @@ type Store struct {
 	inbox    inbox
 	turns    turns
 	history  history
+	ageing   ageing
 	outbox   outbox
 	facts    map[string]string
 	calendar calendar
@@ -53,12 +55,18 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// New returns an empty ledger.
-func New() *Store {
+// New returns an empty ledger that keeps history for ever.
+func New() *Store { return NewKeeping(0) }
+
+// NewKeeping returns an empty ledger that drops what was said longer ago than
+// history, as soon as something else happens; 0 or less keeps it for ever. A
+// summary, and what an open turn has said, stays.
+func NewKeeping(history time.Duration) *Store {
 	return &Store{
+		ageing:   ageing{keep: history},
 		inbox:    newInbox(),
 		outbox:   newOutbox(),
-		history:  make(history),
+		history:  make(map[string][]record),
 		facts:    make(map[string]string),
 		calendar: newCalendar(),
 		tasks:    newTasks(),
@@ -127,6 +135,9 @@ func (s *Store) apply(tx *store.Tx) (store.Result, error) {
 // to reset it here: of what is over nothing else has a text.
 func (s *Store) remember(tx *store.Tx) {
 	s.history.add(tx.History)
+	if s.ageing.keep > 0 {
+		s.age(tx.History, time.Now())
+	}
 	for _, session := range tx.Undo {
 		s.history.undo(session)
 	}
@@ -138,6 +149,22 @@ func (s *Store) remember(tx *store.Tx) {
 	}
 	for _, session := range tx.Forget {
 		delete(s.history, session)
+	}
+}
+
+// age drops what was said too long ago, now that entries were said.
+func (s *Store) age(entries []store.Entry, now time.Time) {
+	s.ageing.note(entries, now)
+	open := func(turn string) bool {
+		_, ok := s.turns.open.get(turn)
+		return ok
+	}
+	for {
+		old, ok := s.ageing.next(now)
+		if !ok {
+			return
+		}
+		s.history.cut(old, open)
 	}
 }
 
@@ -180,7 +207,7 @@ func (s *Store) Close() error {
 	defer s.mu.Unlock()
 	s.closed = true
 	s.inbox, s.turns, s.history, s.outbox = inbox{}, turns{}, nil, outbox{}
-	s.facts, s.calendar, s.tasks = nil, calendar{}, tasks{}
+	s.facts, s.calendar, s.tasks, s.ageing = nil, calendar{}, tasks{}, ageing{}
 	return nil
 }
 

@@ -3,7 +3,10 @@ package mem
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -145,4 +148,82 @@ func TestBacklogDoesNotGrowWithTime(t *testing.T) {
 	if len(l.waiting) != 10 || cap(l.waiting) > 1000 {
 		t.Fatalf("%d rows wait in room for %d", len(l.waiting), cap(l.waiting))
 	}
+}
+
+// said adds an entry to a history as a turn that ends does.
+func said(t *testing.T, s *Store, session, turn string) {
+	t.Helper()
+	tx := store.Tx{History: []store.Entry{
+		{Session: session, Turn: turn, Time: time.Now(), Message: providers.Message{Role: providers.RoleUser}},
+		{Session: session, Turn: turn, Time: time.Now(), Message: providers.Message{Role: providers.RoleAssistant}},
+	}}
+	if _, err := s.Apply(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// turnsIn lists the turns of what a history shows; a summary has none.
+func turnsIn(t *testing.T, s *Store, session string) (list []string) {
+	t.Helper()
+	s.Post(store.Tx{}) // something happens
+	entries, err := s.History(t.Context(), session, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		list = append(list, e.Turn)
+	}
+	return list
+}
+
+// What was said goes with time, whole turns of it and the oldest first; a
+// summary and what an open turn has said stay.
+func TestHistoryGoesWithTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewKeeping(time.Hour)
+		said(t, s, "plain", "1")
+		said(t, s, "summed", "1")
+		s.Post(store.Tx{Summaries: []store.Summary{{Session: "summed", Text: "so far", Keep: 1}}})
+		said(t, s, "undone", "1")
+		s.Post(store.Tx{Undo: []string{"undone"}})
+		s.Post(store.Tx{Begin: &store.Turn{ID: "open"}})
+		said(t, s, "open", "1")
+		said(t, s, "open", "open")
+		time.Sleep(30 * time.Minute)
+		for _, session := range []string{"plain", "summed", "undone", "open"} {
+			said(t, s, session, "2")
+		}
+		for _, c := range []struct {
+			wait time.Duration
+			want map[string][]string
+		}{
+			{30 * time.Minute, map[string][]string{"plain": {"1", "1", "2", "2"}, "summed": {"", "1", "2", "2"}, "undone": {"2", "2"}, "open": {"1", "1", "open", "open", "2", "2"}}},
+			{time.Minute, map[string][]string{"plain": {"2", "2"}, "summed": {"", "2", "2"}, "undone": {"2", "2"}, "open": {"open", "open", "2", "2"}}},
+			{30 * time.Minute, map[string][]string{"plain": nil, "summed": {""}, "undone": nil, "open": {"open", "open", "2", "2"}}},
+		} {
+			time.Sleep(c.wait)
+			for session, want := range c.want {
+				if got := turnsIn(t, s, session); !slices.Equal(got, want) {
+					t.Errorf("%s holds %q, not %q", session, got, want)
+				}
+			}
+		}
+		if len(s.history) != 2 {
+			t.Errorf("%d sessions are held", len(s.history))
+		}
+	})
+}
+
+// A conversation that never stops, and is kept for a time, stays the same size.
+func TestHistoryThatIsKeptForATimeIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewKeeping(time.Minute)
+		for n := range 10_000 {
+			said(t, s, "s", fmt.Sprint(n))
+			time.Sleep(time.Second)
+		}
+		if list := s.history["s"]; len(list) > 124 || cap(list) > 1000 || cap(s.ageing.queue) > 1000 {
+			t.Errorf("%d records in room for %d, %d notes in room for %d", len(list), cap(list), len(s.ageing.queue), cap(s.ageing.queue))
+		}
+	})
 }
