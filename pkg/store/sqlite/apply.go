@@ -12,8 +12,9 @@ import (
 // what would have to be read again for every change. The writer's goroutine
 // owns it.
 type ledger struct {
-	c    *conn
-	busy time.Duration
+	c     *conn
+	busy  time.Duration
+	tails *tails // what readers remember of histories
 
 	inbox, outbox, turns, sessions int64 // the last number given away; never taken back
 
@@ -94,7 +95,9 @@ func (l *ledger) write(jobs []*job) error {
 		}
 		return nil
 	})
-	l.stale = err != nil
+	if l.stale = err != nil; !l.stale {
+		l.tails.update(jobs)
+	}
 	if l.forgot {
 		_ = l.clear() // what was forgotten is committed, and that is what counts
 	}

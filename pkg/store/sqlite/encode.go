@@ -286,7 +286,7 @@ type stepRow struct {
 }
 
 type historyRow struct {
-	session string
+	entries []store.Entry // of one session
 	body    []byte
 }
 
@@ -342,7 +342,7 @@ func encode(tx *store.Tx) (*change, error) {
 			return nil, errors.New("an outbox row without a key")
 		}
 	}
-	return c, errors.Join(c.encodeSteps(tx.Steps), c.encodeHistory(tx.History), c.encodeCalendar(tx))
+	return c, errors.Join(c.encodeSteps(tx.Steps), c.encodeHistory(slices.Clone(tx.History)), c.encodeCalendar(tx))
 }
 
 // encodeSteps makes one row of what follows one another in one turn.
@@ -377,7 +377,7 @@ func (c *change) encodeHistory(entries []store.Entry) error {
 		if err != nil {
 			return err
 		}
-		c.history = append(c.history, historyRow{entries[0].Session, body})
+		c.history = append(c.history, historyRow{entries[:n:n], body})
 		entries = entries[n:]
 	}
 	return nil

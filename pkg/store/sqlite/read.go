@@ -176,9 +176,23 @@ const newest = `SELECT s.summary, s.start, s.skip, h.id, h.body
 
 // History implements store.Memory.
 func (s *Store) History(ctx context.Context, session string, limit int) (entries []store.Entry, err error) {
-	limit = max(0, limit)
+	if limit <= 0 {
+		return nil, nil
+	}
+	if s.isClosed() {
+		return nil, store.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("store: history: %w", err)
+	}
+	entries, unknown := s.tails.find(session, limit)
+	if unknown == nil {
+		return entries, nil
+	}
 	err = s.read(ctx, "history", func(c *conn) (err error) {
-		entries, err = history(c, session, limit)
+		if entries, err = history(c, session, limit); err == nil {
+			s.tails.fill(session, unknown, limit, entries)
+		}
 		return err
 	})
 	return entries, err

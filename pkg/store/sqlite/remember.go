@@ -77,7 +77,7 @@ func (l *ledger) session(name string, create bool) (*session, error) {
 
 // say writes what a turn adds.
 func (l *ledger) say(r *historyRow, now int64) error {
-	s, err := l.session(r.session, true)
+	s, err := l.session(r.entries[0].Session, true)
 	if err != nil {
 		return err
 	}

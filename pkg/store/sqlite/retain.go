@@ -236,6 +236,7 @@ func (l *ledger) sweepHistories(from, before int64) (next int64, all bool, err e
 		}
 		return nil
 	})
+	l.tails.clear()
 	return next, all, err
 }
 

@@ -23,7 +23,8 @@
 // Retention changes how long. schema.go says it to the column. Rows that belong
 // together lie side by side, and what is open is found through indexes of open
 // rows only, so that neither a long history nor a large file makes a turn
-// slower.
+// slower. The ends of the histories that were read last are kept in memory, 8 MB
+// at most (see tails).
 //
 // # What is promised
 //
@@ -105,6 +106,7 @@ type Store struct {
 	lock    *lock
 	writer  *writer
 	readers chan *conn // one place each; nil is a connection not yet opened
+	tails   *tails
 	closing chan struct{}
 	once    sync.Once
 	closed  error // of the one Close that did it
@@ -151,7 +153,7 @@ func open(dir string, o Options) (*Store, error) {
 		return nil, errors.Join(err, l.release())
 	}
 	places := min(max(2, runtime.GOMAXPROCS(0)), 8)
-	s := &Store{file: file, busy: o.busy, lock: l, readers: make(chan *conn, places), closing: make(chan struct{})}
+	s := &Store{file: file, busy: o.busy, lock: l, readers: make(chan *conn, places), tails: ledger.tails, closing: make(chan struct{})}
 	for range places {
 		s.readers <- nil
 	}
@@ -186,7 +188,7 @@ func openLedger(file string, o Options) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{c: c, busy: o.busy}
+	l := &ledger{c: c, busy: o.busy, tails: &tails{}}
 	if err := migrate(c); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
