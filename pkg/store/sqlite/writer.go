@@ -15,6 +15,7 @@ const (
 	mostRows  = 2048                   // in one commit, near enough
 	mostHeld  = 4096                   // posted changes that wait for the disk to be cured
 	retry     = 500 * time.Millisecond // how often that is tried
+	pace      = 3 * time.Millisecond   // between the beginnings of two commits
 )
 
 // job is a change on its way to the disk. Whoever makes it may wait for done;
@@ -39,8 +40,9 @@ type writer struct {
 	stop   <-chan struct{} // closed: write what is queued and end
 	ended  chan struct{}
 
-	held   []*job // posted changes the disk would not take, in order
-	ill    error  // why the disk would not take the last write
+	began  time.Time // the last commit
+	held   []*job    // posted changes the disk would not take, in order
+	ill    error     // why the disk would not take the last write
 	sweep  *sweeper
 	health atomic.Pointer[error]
 	lost   error // set before ended is closed: what was posted and not written
@@ -74,18 +76,31 @@ func (w *writer) run() {
 	}
 }
 
-// gather takes what else waits, up to the size of one commit.
+// gather takes what else waits, up to the size of one commit. Right behind
+// another commit it waits a little for more: under load a commit, and each page
+// it writes, is then shared by many; a change that comes alone is not delayed.
 func (w *writer) gather(first *job) []*job {
 	jobs, rows := []*job{first}, first.change.size()
-	for rows < mostRows {
+	pause := time.NewTimer(pace - time.Since(w.began))
+	defer pause.Stop()
+	for over := false; rows < mostRows && !over; {
+		var j *job
 		select {
-		case j := <-w.queue:
-			jobs = append(jobs, j)
-			rows += j.change.size()
+		case j = <-w.queue:
 		default:
-			return jobs
+			if over = time.Since(w.began) >= pace; over {
+				continue
+			}
+			select {
+			case j = <-w.queue:
+			case <-pause.C:
+				continue
+			}
 		}
+		jobs = append(jobs, j)
+		rows += j.change.size()
 	}
+	w.began = time.Now()
 	return jobs
 }
 
