@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/channels/console"
@@ -51,9 +52,23 @@ var providerTypes = map[string]func(m config.Model, log *slog.Logger) (providers
 
 var storeTypes = map[string]func(cfg *config.Config, log *slog.Logger) (store.Store, error){
 	"sqlite": func(cfg *config.Config, log *slog.Logger) (store.Store, error) {
-		return sqlite.Open(cfg.DataDir, sqlite.Options{Durability: sqlite.Durability(cfg.Store.Durability), Log: log})
+		keep := cfg.Store.Retention
+		return sqlite.Open(cfg.DataDir, sqlite.Options{
+			Durability: sqlite.Durability(cfg.Store.Durability), Log: log,
+			Retention: sqlite.Retention{Journal: orForEver(keep.Journal), Dedupe: orForEver(keep.Dedupe), History: keep.History},
+		})
 	},
-	"memory": func(*config.Config, *slog.Logger) (store.Store, error) { return mem.New(), nil },
+	"memory": func(cfg *config.Config, _ *slog.Logger) (store.Store, error) {
+		return mem.NewKeeping(cfg.Store.Retention.History), nil
+	},
+}
+
+// orForEver makes a configured 0 what the ledger calls for ever.
+func orForEver(keep time.Duration) time.Duration {
+	if keep == 0 {
+		return -1
+	}
+	return keep
 }
 
 var toolTypes = []func(a *app) tools.Tool{

@@ -81,8 +81,16 @@ func (m *Model) setDefaults() {
 
 // Store says where the ledger is kept.
 type Store struct {
-	Driver     string `yaml:"driver"`
-	Durability string `yaml:"durability" enum:"full,fast"` // "full" survives a power cut, "fast" the process only
+	Driver     string    `yaml:"driver"`
+	Durability string    `yaml:"durability" enum:"full,fast"` // "full" survives a power cut, "fast" the process only
+	Retention  Retention `yaml:"retention"`
+}
+
+// Retention says how long what is over is kept; 0 is for ever.
+type Retention struct {
+	Journal time.Duration `yaml:"journal"` // messages that are done, turns that ended, what was sent
+	Dedupe  time.Duration `yaml:"dedupe"`  // ids of messages; at least as long as Journal
+	History time.Duration `yaml:"history"` // what was said
 }
 
 // Tools configures the built-in tools.
@@ -121,7 +129,7 @@ func Defaults() *Config {
 			TurnsPerMinute:   10,
 			HistoryMessages:  100,
 		},
-		Store:         Store{Driver: "memory", Durability: "full"},
+		Store:         Store{Driver: "memory", Durability: "full", Retention: Retention{Journal: 7 * 24 * time.Hour, Dedupe: 30 * 24 * time.Hour}},
 		Tools:         Tools{Workspace: WorkspacePerConversation},
 		Log:           Log{Level: "info", Format: "text"},
 		ShutdownGrace: 20 * time.Second,

@@ -88,7 +88,7 @@ channels:
   work: {type: telegram, token: "${KEY}"}
   telegram: {}
   discord: {}
-store: {driver: sqlite, durability: fast}
+store: {driver: sqlite, durability: fast, retention: {journal: 24h, dedupe: 48h, history: 720h}}
 tools: {workspace: shared}
 log: {level: debug, format: json}
 health: {listen: ":9000"}
@@ -107,7 +107,7 @@ shutdown_grace: 3s
 			"local": {Provider: "offline", ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute},
 		},
 		Channels: map[string]Section{"work": {}, "telegram": {}, "discord": {}},
-		Store:    Store{"sqlite", "fast"}, Tools: Tools{WorkspaceShared}, Log: Log{"debug", "json"},
+		Store:    Store{"sqlite", "fast", Retention{24 * time.Hour, 48 * time.Hour, 720 * time.Hour}}, Tools: Tools{WorkspaceShared}, Log: Log{"debug", "json"},
 		Health: Health{":9000"}, ShutdownGrace: 3 * time.Second,
 	}
 	if diff := cmp.Diff(want, cfg, ignoreDoc); diff != "" {
@@ -187,6 +187,9 @@ func TestMistakes(t *testing.T) {
 		{"address without scheme", "models: {main: {provider: openai, model: m, base_url: \"localhost:11434\"}}\n", []string{`config.yaml:1: models.main.base_url: expected an address that begins with http:// or https://`}},
 		{"channel name", "channels: {\"my bot\": {type: telegram}}\n", []string{`config.yaml:1: channels.my bot: a channel's name has only letters, digits, - and _`}},
 		{"workspace", "tools: {workspace: common}\n", []string{`config.yaml:1: tools.workspace: expected per_conversation or shared, found "common"`}},
+		{"retention without a unit", "store: {retention: {journal: 7}}\n", []string{`config.yaml:1: store.retention.journal: expected a time with its unit, such as 90s, 5m or 1h30m, found "7"`}},
+		{"retention too short", "store: {retention: {journal: 1h, history: -1h}}\n", []string{`config.yaml:1: store.retention.history: expected a time of at least 1s, or 0 for ever, found -1h0m0s`}},
+		{"retention of ids", "store:\n  retention:\n    journal: 0\n", []string{`config.yaml: store.retention.dedupe: a message is kept no longer than its id: give this as long as journal at least, or 0 for ever`}},
 		{"durability", "store: {durability: none}\n", []string{`config.yaml:1: store.durability: expected full or fast, found "none"`}},
 		{"level", "log: {level: loud}\n", []string{`config.yaml:1: log.level: expected debug or info or warn or error, found "loud"`}},
 		{"format", "log: {format: xml}\n", []string{`config.yaml:1: log.format: expected text or json, found "xml"`}},

@@ -37,6 +37,7 @@ func (v *validator) check() {
 	}
 	v.agent(c.Agent)
 	v.models()
+	v.retention(c.Store.Retention)
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
 		if !isName(name) {
 			v.add("channels."+name, "a channel's name has only letters, digits, - and _")
@@ -95,6 +96,20 @@ func (v *validator) models() {
 				v.add(at, "a model cannot stand in for itself")
 			}
 		}
+	}
+}
+
+func (v *validator) retention(r Retention) {
+	for _, k := range []struct {
+		key  string
+		keep time.Duration
+	}{{"journal", r.Journal}, {"dedupe", r.Dedupe}, {"history", r.History}} {
+		if k.keep < 0 || k.keep > 0 && k.keep < time.Second {
+			v.add("store.retention."+k.key, "expected a time of at least 1s, or 0 for ever, found %v", k.keep)
+		}
+	}
+	if r.Dedupe > 0 && (r.Journal == 0 || r.Dedupe < r.Journal) {
+		v.add("store.retention.dedupe", "a message is kept no longer than its id: give this as long as journal at least, or 0 for ever")
 	}
 }
 
