@@ -161,9 +161,6 @@ func (a *app) announce() func(string) {
 	}
 }
 
-// settling is how long after the start everything that runs once has run.
-const settling = 5 * time.Second
-
 // Run implements runner.
 func (a *app) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -181,8 +178,7 @@ func (a *app) Run(ctx context.Context) error {
 			cancel(err)
 		}
 	})
-	settled := time.AfterFunc(settling, func() { trim(a.log) })
-	defer settled.Stop()
+	beside.Go(func() { a.giveBack(ctx) })
 	err := a.gateway.Run(ctx)
 	cause := context.Cause(ctx) // before it is our own
 	cancel(nil)
