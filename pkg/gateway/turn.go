@@ -305,7 +305,7 @@ func (g *Gateway) giveUp(j *job) {
 // has done is written whatever becomes of the turn. The pending row of a task is
 // left out when its result has come already; the lock is held over the write, so
 // that the two cannot pass each other.
-func (g *Gateway) journal(ctx context.Context, state *turnState, tx store.Tx, wait bool) error {
+func (g *Gateway) journal(ctx context.Context, state *turnState, tx store.Tx, wait bool) error { //nolint:contextcheck // what is done outlives the turn
 	if len(tx.Tasks) > 0 {
 		state.mu.Lock()
 		defer state.mu.Unlock()
@@ -322,7 +322,7 @@ func (g *Gateway) journal(ctx context.Context, state *turnState, tx store.Tx, wa
 	if tx.Steps[0].Kind == store.StepEnd {
 		ctx = g.work
 	}
-	res, err := g.apply(ctx, tx) //nolint:contextcheck // see above
+	res, err := g.apply(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("store a step: %w", err)
 	}
