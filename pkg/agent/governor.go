@@ -43,11 +43,12 @@ const (
 // a new one; nothing of messages is changed. Shaping twice is shaping once. The
 // order stays as it is.
 //
-// Valid means: behind the system messages a person's message comes first; the
-// results of an assistant's calls, one for each, stand right behind it; every
-// call has a name and an id that no other has; no message is without text.
-// Calls and results are matched by place, so ids that come again in later turns
-// do no harm. What cannot be matched is dropped, what is missing is filled in.
+// Valid means: behind the system messages, of which none comes later, a person's
+// message comes first; the results of an assistant's calls, one for each, stand
+// right behind it; every call has a name and an id that no other has; no message
+// is without text. Calls and results are matched by place, so ids that come again
+// in later turns do no harm. What cannot be matched is dropped, what is missing is
+// filled in, and a system message that comes too late is a person's.
 //
 // To fit, whole turns are dropped, the oldest first; a turn is a person's
 // message and all up to the next one. More than needed is dropped, up to an
@@ -85,11 +86,11 @@ func mend(messages []providers.Message) []providers.Message {
 	person := slices.ContainsFunc(messages, func(m providers.Message) bool { return m.Role == providers.RoleUser })
 	for i := 0; i < len(messages); {
 		switch role := messages[i].Role; {
-		case role == providers.RoleSystem:
-			r.plain(i)
-		case role == providers.RoleUser:
+		case role == providers.RoleSystem && !begun:
+			r.plain(i, role)
+		case role == providers.RoleUser, role == providers.RoleSystem:
 			begun = true
-			r.plain(i)
+			r.plain(i, providers.RoleUser)
 		case !begun && person:
 			r.drop(i) // the rest of a turn whose beginning is gone
 		case !begun:
@@ -131,8 +132,9 @@ func (r *mender) keep(i int) {
 	}
 }
 
-// plain handles a message that has nothing to do with calls.
-func (r *mender) plain(i int) {
+// plain handles a message that has nothing to do with calls, and gives it a
+// role.
+func (r *mender) plain(i int, role string) {
 	m := r.in[i]
 	empty := blank(m.Content)
 	switch {
@@ -141,11 +143,11 @@ func (r *mender) plain(i int) {
 		return
 	case empty:
 		m.Content = textNoText
-	case len(m.ToolCalls) == 0 && m.ToolCallID == "":
+	case m.Role == role && len(m.ToolCalls) == 0 && m.ToolCallID == "":
 		r.keep(i)
 		return
 	}
-	m.ToolCalls, m.ToolCallID = nil, ""
+	m.Role, m.ToolCalls, m.ToolCallID = role, nil, ""
 	r.put(i, m)
 }
 
@@ -154,7 +156,7 @@ func (r *mender) plain(i int) {
 func (r *mender) assistant(i int) (next int) {
 	m := r.in[i]
 	if len(m.ToolCalls) == 0 {
-		r.plain(i)
+		r.plain(i, m.Role)
 		return i + 1
 	}
 	calls, changed := r.calls(i, m.ToolCalls)
@@ -228,11 +230,12 @@ func (r *mender) results(i int, calls []providers.ToolCall) (next int) {
 			continue
 		}
 		answered[k] = true
-		if m.ToolCallID == calls[k].ID && m.Content != "" && len(m.ToolCalls) == 0 {
+		empty := blank(m.Content)
+		if m.ToolCallID == calls[k].ID && !empty && len(m.ToolCalls) == 0 {
 			r.keep(next)
 			continue
 		}
-		if m.ToolCallID, m.ToolCalls = calls[k].ID, nil; m.Content == "" {
+		if m.ToolCallID, m.ToolCalls = calls[k].ID, nil; empty {
 			m.Content = textNoOutput
 		}
 		r.put(next, m)

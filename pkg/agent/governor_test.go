@@ -65,6 +65,8 @@ func TestShapeRepairs(t *testing.T) {
 		{"an empty question, an empty result", messages{person(""), calls("1"), result("1", "")}, messages{person(textNoText), calls("1"), result("1", textNoOutput)}},
 		{"the rest of a turn at the beginning", messages{system("s"), result("1", "r"), answer("a"), calls("2"), result("2", "r"), person("q")}, messages{system("s"), person("q")}},
 		{"no person at all", messages{system("s"), answer("a")}, messages{system("s"), person(textNoStart), answer("a")}},
+		{"a result of white space", messages{person("q"), calls("1"), result("1", " \n")}, messages{person("q"), calls("1"), result("1", textNoOutput)}},
+		{"a system message in between", messages{system("s"), person("q"), system("t"), answer("a"), system(" ")}, messages{system("s"), person("q"), person("t"), answer("a")}},
 		{"an empty system message, an unknown role", messages{system(""), person("q"), says("function", "x")}, messages{person("q")}},
 		{"fields where they do not belong", messages{{Role: "user", Content: "q", ToolCallID: "1", ToolCalls: calls("1").ToolCalls}}, messages{person("q")}},
 	} {
@@ -254,14 +256,19 @@ func TestTokensCountHigh(t *testing.T) {
 // randomHistory is a conversation as crashes, cancellations and odd models may
 // leave it. Every message has a mark of its own.
 func randomHistory(r *rand.Rand) messages {
-	n := 0
-	mark := func(text string) string { n++; return fmt.Sprintf("#%d# %s", n, text) }
-	units := []string{"word ", "строка\n", "语言", "👍🏽", "\x80\xfe", `{"a": 1}`}
+	marks := 0
+	mark := func(text string) string { marks++; return fmt.Sprintf("#%d# %s", marks, text) }
+	units := []string{"word ", "строка\n", "语言", "👍🏽", "\x80\xfe", `{"a": 1}`, "\x00\u200b", "שלום\u202e", "\r\n\t "}
 	text := func() string {
 		size := []int{0, 3, 20, 200, 3000}[r.IntN(5)]
+		if r.IntN(500) == 0 {
+			size = 100_000
+		}
 		return mark(strings.Repeat(units[r.IntN(len(units))], size/4))
 	}
-	id := func() string { return []string{"", "0", "1", "call_4_0", fmt.Sprint("id", r.IntN(1000))}[r.IntN(5)] }
+	id := func() string {
+		return []string{"", "0", "1", "call_4_0", fmt.Sprint("id", r.IntN(1000)), " ", strings.Repeat("functions.x:", 30)}[r.IntN(7)]
+	}
 	var h messages
 	for range r.IntN(3) {
 		h = append(h, system(text()))
@@ -274,7 +281,11 @@ func randomHistory(r *rand.Rand) messages {
 		for range r.IntN(4) {
 			m := says(providers.RoleAssistant, []string{"", mark("")}[r.IntN(2)])
 			var answers messages
-			for range r.IntN(4) {
+			n := r.IntN(4)
+			if r.IntN(40) == 0 {
+				n = 20
+			}
+			for range n {
 				tc := providers.ToolCall{ID: id(), Name: []string{"", "tool", "read_file"}[r.IntN(3)]}
 				if r.IntN(2) == 0 {
 					tc.Function = &providers.FunctionCall{Name: tc.Name, Arguments: `{"start_line":` + fmt.Sprint(r.IntN(9)) + `}`}

@@ -38,10 +38,8 @@ type reader struct {
 }
 
 func (r *reader) Chat(_ context.Context, m []providers.Message, _ []providers.ToolDefinition, _ string, _ map[string]interface{}) (*providers.LLMResponse, error) {
-	for _, err := range []error{openAIRules(m), anthropicRules(m)} {
-		if err != nil {
-			r.t.Error(err)
-		}
+	if err := requestRules(m); err != nil {
+		r.t.Error(err)
 	}
 	last := m[len(m)-1]
 	if last.Role != providers.RoleTool {

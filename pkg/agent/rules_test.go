@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,12 +24,18 @@ func openAIRules(messages []providers.Message) error {
 		}
 		switch m.Role {
 		case providers.RoleSystem:
+			if begun { // OpenAI bears it, the chat templates of many open models do not
+				return fmt.Errorf("%d: system message must be at the beginning", i)
+			}
 		case providers.RoleUser:
 			begun = true
 		case providers.RoleAssistant:
 			for _, tc := range m.ToolCalls {
 				if tc.ID == "" || callName(&tc) == "" || open[tc.ID] {
 					return fmt.Errorf("%d: a call without an id or a name of its own: %+v", i, tc)
+				}
+				if args := map[string]any(nil); tc.Function != nil && tc.Function.Arguments != "" && json.Unmarshal([]byte(tc.Function.Arguments), &args) != nil {
+					return fmt.Errorf("%d: arguments that are no JSON object: %q", i, tc.Function.Arguments)
 				}
 				open[tc.ID] = true
 			}
@@ -40,7 +47,7 @@ func openAIRules(messages []providers.Message) error {
 		default:
 			return fmt.Errorf("%d: role %q", i, m.Role)
 		}
-		if m.Content == "" && len(m.ToolCalls) == 0 {
+		if blank(m.Content) && (m.Content != "" || len(m.ToolCalls) == 0) {
 			return fmt.Errorf("%d: no content", i)
 		}
 		if !begun && m.Role != providers.RoleSystem {
@@ -51,6 +58,15 @@ func openAIRules(messages []providers.Message) error {
 		return errors.New("the last calls have no results")
 	}
 	return nil
+}
+
+// requestRules returns what one of the two APIs would refuse as a request, which
+// besides ends in something to answer.
+func requestRules(messages []providers.Message) error {
+	if n := len(messages); n == 0 || messages[n-1].Role == providers.RoleAssistant || messages[n-1].Role == providers.RoleSystem {
+		return errors.New("there is nothing to answer")
+	}
+	return errors.Join(openAIRules(messages), anthropicRules(messages))
 }
 
 type block struct{ kind, id, text string }
@@ -70,7 +86,7 @@ func anthropicForm(messages []providers.Message) (form []anthropicMessage) {
 		case providers.RoleSystem:
 			continue
 		case providers.RoleTool:
-			role, blocks = providers.RoleUser, []block{{kind: "tool_result", id: m.ToolCallID}}
+			role, blocks = providers.RoleUser, []block{{kind: "tool_result", id: m.ToolCallID, text: m.Content}}
 		default:
 			if m.Content != "" {
 				blocks = append(blocks, block{kind: "text", text: m.Content})
@@ -116,6 +132,9 @@ func anthropicRules(messages []providers.Message) error {
 			case "tool_result":
 				if k != len(results) {
 					return fmt.Errorf("%d: tool_result blocks come first", i)
+				}
+				if strings.TrimSpace(b.text) == "" {
+					return fmt.Errorf("%d: text content blocks must contain non-whitespace text", i)
 				}
 				results = append(results, b.id)
 			}
