@@ -194,9 +194,18 @@ type clock struct {
 	wake   chan struct{} // 1 slot: the schedules have changed
 	cancel context.CancelFunc
 	done   chan struct{}
+
+	wall  func() time.Time // the system's clock, which may be set meanwhile
+	began time.Time
+	ahead time.Duration // how far wall has been set forward since began
+	doubt time.Duration // until so long after began it is not believed
 }
 
-func (c *clock) init() { c.wake = make(chan struct{}, 1) }
+func (c *clock) init() {
+	c.wake = make(chan struct{}, 1)
+	c.wall = func() time.Time { return time.Now().Round(0) }
+	c.began = time.Now()
+}
 
 func (c *clock) start() {
 	ctx, cancel := context.WithCancel(c.g.work)
@@ -223,16 +232,39 @@ func (c *clock) look() {
 	}
 }
 
-// longestSleep bounds how late a reminder can be after the system clock has
-// been set forward or the machine has slept.
-const longestSleep = 30 * time.Second
+const (
+	// longestSleep bounds how late a reminder can be after the system clock has
+	// been set forward or the machine has slept.
+	longestSleep = 30 * time.Second
+	// A clock that leaps ahead by more than leap is believed when it has stood by
+	// it for a while: a reminder that has been shown cannot be taken back.
+	leap    = time.Hour
+	standBy = time.Minute
+)
+
+// believes returns 0 if the clock can be trusted that it is now, otherwise how
+// long to wait.
+func (c *clock) believes(now time.Time) time.Duration {
+	run := time.Since(c.began)
+	ahead := now.Sub(c.began) - run
+	switch set := ahead - c.ahead; {
+	case set > leap:
+		c.doubt = run + standBy
+		c.g.log.Warn("the system clock has leapt ahead, reminders wait a little", "duration", set)
+	case set < -leap:
+		c.doubt = 0
+		c.g.log.Warn("the system clock has been set back", "duration", set)
+	}
+	c.ahead = ahead
+	return max(c.doubt-run, 0)
+}
 
 func (c *clock) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		next := c.fire(ctx)
 		sleep := longestSleep
 		if !next.IsZero() {
-			sleep = min(sleep, max(time.Until(next), 0))
+			sleep = min(sleep, max(next.Sub(c.wall()), 0))
 		}
 		t := time.NewTimer(sleep)
 		select {
@@ -247,12 +279,16 @@ func (c *clock) run(ctx context.Context) {
 // fire turns what is due into follow-ups and returns when the next one is due.
 func (c *clock) fire(ctx context.Context) time.Time {
 	const atOnce = 64
-	due, next, err := c.g.cfg.Store.Due(ctx, time.Now(), atOnce)
+	now := c.wall()
+	if wait := c.believes(now); wait > 0 {
+		return now.Add(wait)
+	}
+	due, next, err := c.g.cfg.Store.Due(ctx, now, atOnce)
 	if err != nil {
 		if ctx.Err() == nil {
 			c.g.log.Error("cannot read the schedules", "err", err)
 		}
-		return time.Now().Add(time.Second)
+		return now.Add(time.Second)
 	}
 	for _, s := range due {
 		m := bus.InboundMessage{
@@ -262,11 +298,11 @@ func (c *clock) fire(ctx context.Context) time.Time {
 		}
 		if err := c.g.admit(ctx, store.Tx{Unschedule: []string{s.ID}, Admit: []bus.InboundMessage{m}}); err != nil {
 			c.g.log.Error("cannot deliver a reminder", "channel", s.Address.Channel, "chat_id", s.Address.ChatID, "err", err)
-			return time.Now().Add(time.Second)
+			return now.Add(time.Second)
 		}
 	}
 	if len(due) == atOnce {
-		return time.Now()
+		return now
 	}
 	return next
 }
