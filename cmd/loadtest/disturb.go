@@ -46,6 +46,7 @@ func (l *loadtest) disturbances(ctx context.Context) error {
 		{"connections cut after the platform took a reply", 2, platformCuts, onlyLogged},
 		{"one user has blocked the bot, one chat is throttled", 1, othersGoOn, nothingAtAll},
 		{"a full disk", 2, diskFull, nothingAtAll},
+		{"clock jumps", 2, l.clockJumps, nothingAtAll},
 	} {
 		if err := l.bear(ctx, t); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
