@@ -14,7 +14,8 @@ import (
 type ledger struct {
 	c     *conn
 	busy  time.Duration
-	tails *tails // what readers remember of histories
+	tails *tails // what readers remember
+	facts *facts // likewise
 
 	inbox, outbox, turns, sessions int64 // the last number given away; never taken back
 
@@ -56,6 +57,8 @@ func (l *ledger) load() error {
 		*counter.n = max(*counter.n, n)
 	}
 	l.open, l.recent = make(map[string]*openTurn), make(map[string]*session)
+	l.tails.clear() // a commit that failed may yet be there
+	l.facts.clear()
 	for row, err := range l.c.rows("SELECT id, n, inbound, session FROM turns WHERE ended IS NULL ORDER BY n") {
 		if err != nil {
 			return err
@@ -97,6 +100,7 @@ func (l *ledger) write(jobs []*job) error {
 	})
 	if l.stale = err != nil; !l.stale {
 		l.tails.update(jobs)
+		l.facts.update(jobs)
 	}
 	if l.forgot {
 		_ = l.clear() // what was forgotten is committed, and that is what counts

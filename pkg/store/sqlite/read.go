@@ -14,18 +14,24 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
-// read runs f with one of the reading connections. Each sees the ledger as it
-// was when its transaction began, whatever the writer does meanwhile.
-func (s *Store) read(ctx context.Context, what string, f func(c *conn) error) error {
+// usable returns an error if nothing may be read any more.
+func (s *Store) usable(ctx context.Context, what string) error {
+	if s.isClosed() {
+		return store.ErrClosed
+	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("store: %s: %w", what, err)
 	}
-	var c *conn
-	select {
-	case <-s.closing:
-		return store.ErrClosed
-	default:
+	return nil
+}
+
+// read runs f with one of the reading connections. Each sees the ledger as it
+// was when its transaction began, whatever the writer does meanwhile.
+func (s *Store) read(ctx context.Context, what string, f func(c *conn) error) error {
+	if err := s.usable(ctx, what); err != nil {
+		return err
 	}
+	var c *conn
 	select {
 	case c = <-s.readers:
 	case <-s.closing:
@@ -179,11 +185,8 @@ func (s *Store) History(ctx context.Context, session string, limit int) (entries
 	if limit <= 0 {
 		return nil, nil
 	}
-	if s.isClosed() {
-		return nil, store.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("store: history: %w", err)
+	if err := s.usable(ctx, "history"); err != nil {
+		return nil, err
 	}
 	entries, unknown := s.tails.find(session, limit)
 	if unknown == nil {
@@ -232,6 +235,13 @@ func history(c *conn, session string, limit int) ([]store.Entry, error) {
 
 // Fact implements store.Memory.
 func (s *Store) Fact(ctx context.Context, key string) (value string, err error) {
+	if err := s.usable(ctx, "fact"); err != nil {
+		return "", err
+	}
+	value, unknown := s.facts.find(key)
+	if unknown == nil {
+		return value, nil
+	}
 	err = s.read(ctx, "fact", func(c *conn) error {
 		for row, err := range c.rows("SELECT value FROM facts WHERE key = ?", key) {
 			if err != nil {
@@ -239,6 +249,7 @@ func (s *Store) Fact(ctx context.Context, key string) (value string, err error) 
 			}
 			value = text(row[0])
 		}
+		s.facts.fill(unknown, value)
 		return nil
 	})
 	return value, err

@@ -107,6 +107,7 @@ type Store struct {
 	writer  *writer
 	readers chan *conn // one place each; nil is a connection not yet opened
 	tails   *tails
+	facts   *facts
 	closing chan struct{}
 	once    sync.Once
 	closed  error // of the one Close that did it
@@ -153,7 +154,7 @@ func open(dir string, o Options) (*Store, error) {
 		return nil, errors.Join(err, l.release())
 	}
 	places := min(max(2, runtime.GOMAXPROCS(0)), 8)
-	s := &Store{file: file, busy: o.busy, lock: l, readers: make(chan *conn, places), tails: ledger.tails, closing: make(chan struct{})}
+	s := &Store{file: file, busy: o.busy, lock: l, readers: make(chan *conn, places), tails: ledger.tails, facts: ledger.facts, closing: make(chan struct{})}
 	for range places {
 		s.readers <- nil
 	}
@@ -188,7 +189,7 @@ func openLedger(file string, o Options) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{c: c, busy: o.busy, tails: &tails{}}
+	l := &ledger{c: c, busy: o.busy, tails: &tails{}, facts: &facts{}}
 	if err := migrate(c); err != nil {
 		return nil, errors.Join(err, c.close())
 	}

@@ -145,3 +145,33 @@ func TestTailsUnderWayReadNothingOld(t *testing.T) {
 	}
 	all.Wait()
 }
+
+func TestKnownFactsFollowTheFile(t *testing.T) {
+	s := fresh(t, t.TempDir(), Options{})
+	defer shut(t, s)
+	for _, value := range []string{"", "1", "2", "", "3"} {
+		if _, err := s.Apply(t.Context(), store.Tx{Facts: []store.Fact{{Key: "k", Value: "not yet"}, {Key: "k", Value: value}}}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got, err := s.Fact(t.Context(), "k"); err != nil || got != value {
+				t.Fatalf("the fact is %q, %v, want %q", got, err, value)
+			}
+		}
+	}
+	for i := range 3 * mostKnown {
+		if _, err := s.Fact(t.Context(), fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.facts.m); n > mostKnown {
+		t.Errorf("%d facts are kept", n)
+	}
+	var k facts
+	_, mine := k.find("k")
+	k.update([]*job{{change: &change{facts: []store.Fact{{Key: "k", Value: "2"}}}}})
+	k.fill(mine, "1")
+	if value, unknown := k.find("k"); unknown == nil {
+		t.Errorf("%q is remembered, which was read before it changed", value)
+	}
+}
