@@ -137,7 +137,9 @@ func (d *delivery) see(ctx context.Context, places []place) {
 }
 
 // oldest is the smallest id that is not too old.
-func (d *delivery) oldest() uint64 { return snowflakeAt(time.Now().Add(-d.c.cfg.CatchUp.MaxAge)) }
+func (d *delivery) oldest() uint64 {
+	return snowflakeAt(d.c.transport.now().Add(-d.c.cfg.CatchUp.MaxAge))
+}
 
 // compared notes that what arrives in a channel follows what was heard before.
 func (d *delivery) compared(channel string) {

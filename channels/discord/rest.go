@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/bwmarrin/discordgo"
@@ -48,9 +49,14 @@ func newSession(token string, rt http.RoundTripper) *discordgo.Session {
 // transport sends the library's requests to the configured host and reads what
 // the library would hide: how far a request got, and the whole of a 429.
 type transport struct {
-	next *http.Transport
-	base *url.URL // nil: the library's own
+	next  *http.Transport
+	base  *url.URL     // nil: the library's own
+	ahead atomic.Int64 // nanoseconds by which Discord's clock is ahead of ours
 }
+
+// now is the time by Discord's clock, as far as an answer has told it. Ours may
+// be wrong by years, and then no message in a gap would be young enough.
+func (t *transport) now() time.Time { return time.Now().Add(time.Duration(t.ahead.Load())) }
 
 func newTransport(base *url.URL, dial dialFunc) *transport {
 	next := &http.Transport{
@@ -84,6 +90,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.URL, req.Host = &u, ""
 	}
 	resp, err := t.next.RoundTrip(req)
+	if err == nil {
+		if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+			t.ahead.Store(int64(time.Until(at)))
+		}
+	}
 	switch {
 	case err != nil && reached:
 		return nil, fmt.Errorf("%w: %w", channels.ErrUnknownOutcome, err)
