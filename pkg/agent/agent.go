@@ -57,7 +57,8 @@ func New(cfg Config) *Agent {
 func (a *Agent) Config() Config { return a.cfg }
 
 // Journal takes the steps of a turn to the ledger. With wait it returns when
-// they are durable.
+// they are durable. What has been done, a store.StepEnd, it also takes when ctx
+// has ended: the turn's history will tell of it.
 type Journal func(ctx context.Context, tx store.Tx, wait bool) error
 
 // Turn is one run of the agent.
@@ -215,32 +216,45 @@ func (t *Turn) checkpoint(ctx context.Context, r tools.Record) error {
 	return t.Journal(ctx, tx, r.Kind == tools.RecordBegin && !r.Idempotent || len(tx.Tasks) > 0)
 }
 
-// replay turns the steps of an interrupted turn back into messages. A call that
-// had begun and has no result may or may not have taken effect. If the tool
-// allows it the call is left open and so run again; otherwise that could do
-// harm, and the model is told just that.
+// interrupted is the result of a call that had begun when its process ended.
+const interrupted = "interrupted by a restart, outcome unknown: check before you do it again"
+
+// replay turns the steps of an interrupted turn back into messages, each round's
+// results in the order of their calls, so that they are the same however often
+// it is interrupted. A call that had begun and has no result may or may not have
+// taken effect. If the tool allows it, and the turn has not gone on since, the
+// call is left open and so run again; otherwise that could do harm, and the model
+// is told just that.
 func (a *Agent) replay(steps []store.Step) (messages []providers.Message, rounds int, finish string) {
-	ended := map[string]bool{}
+	var calls []providers.ToolCall
+	begun, ended := map[string]bool{}, map[string]providers.Message{}
+	settle := func(last bool) {
+		for i := range calls {
+			m, ok := ended[calls[i].ID]
+			if !ok {
+				if last && (!begun[calls[i].ID] || a.cfg.Tools.Idempotent(callName(&calls[i]))) {
+					continue
+				}
+				m = providers.Message{Role: providers.RoleTool, ToolCallID: calls[i].ID, Content: interrupted}
+			}
+			messages = append(messages, m)
+		}
+	}
 	for _, s := range steps {
 		switch s.Kind {
 		case store.StepReply:
-			messages = append(messages, s.Message)
-			rounds, finish = s.Round, s.Finish
+			settle(false)
+			clear(begun)
 			clear(ended)
-		case store.StepEnd:
 			messages = append(messages, s.Message)
-			ended[s.CallID] = true
+			calls, rounds, finish = s.Message.ToolCalls, s.Round, s.Finish
 		case store.StepBegin:
+			begun[s.CallID] = true
+		case store.StepEnd:
+			ended[s.CallID] = s.Message
 		}
 	}
-	for _, s := range steps {
-		if s.Kind == store.StepBegin && s.Round == rounds && !ended[s.CallID] && !a.cfg.Tools.Idempotent(s.Tool) {
-			messages = append(messages, providers.Message{
-				Role: providers.RoleTool, ToolCallID: s.CallID,
-				Content: "interrupted by a restart, outcome unknown: check before you do it again",
-			})
-		}
-	}
+	settle(true)
 	return messages, rounds, finish
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 	"github.com/dragoman-chat/dragoman/pkg/tools"
@@ -136,77 +135,5 @@ func TestAnswerIsTakenFromTheJournal(t *testing.T) {
 		if err != nil || res.Content != "the answer" || res.Iterations != rounds || res.StopReason != want || len(res.Messages) != 0 || len(p.requests) != 0 {
 			t.Errorf("%+v, %v after %d requests", res, err, len(p.requests))
 		}
-	}
-}
-
-// A turn can be stopped at any moment, and its process can end at any: the
-// history is valid as it is.
-func TestHistoryIsValidWhereverATurnStops(t *testing.T) {
-	stop := func(at int, steps []store.Step) (seen int, journal []store.Step, history messages) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		point := func() {
-			if seen++; seen == at {
-				cancel(ErrStopped)
-			}
-		}
-		registry := tools.NewToolRegistry()
-		registry.Register(tools.Func("tool", "x", func(context.Context, struct{}) *tools.ToolResult {
-			point()
-			return tools.NewToolResult("r")
-		}))
-		asked := 0
-		a := newAgent(func(m []providers.Message, _ []providers.ToolDefinition) (*providers.LLMResponse, error) {
-			point()
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			if asked++; len(m) > 8 {
-				return text("done"), nil
-			}
-			return &providers.LLMResponse{ToolCalls: calls("a", "b", "a").ToolCalls}, nil
-		}, registry)
-		out, _ := a.Run(ctx, Turn{
-			ID: "t", Messages: []bus.InboundMessage{message("go")}, Steps: steps,
-			Journal: func(_ context.Context, tx store.Tx, _ bool) error {
-				journal = append(journal, tx.Steps...)
-				point()
-				return ctx.Err()
-			},
-			OnEvent: func(tools.Event) { point() },
-		})
-		for _, e := range out.History {
-			history = append(history, e.Message)
-		}
-		return seen, journal, history
-	}
-	check := func(what string, history messages) {
-		t.Helper()
-		if err := openAIRules(history); err != nil {
-			t.Errorf("%s: %v: %+v", what, err, history)
-		}
-		shaped := Governor{}.Shape(history)
-		for i := range shaped { // ids that come again are the only thing to mend
-			shaped[i].ToolCalls, shaped[i].ToolCallID = nil, ""
-		}
-		for i := range history {
-			history[i].ToolCalls, history[i].ToolCallID = nil, ""
-		}
-		if diff := cmp.Diff(history, shaped); diff != "" {
-			t.Errorf("%s: %s", what, diff)
-		}
-	}
-	points, journal, history := stop(0, nil)
-	if points < 30 || len(history) < 9 {
-		t.Fatalf("%d points, %d messages", points, len(history))
-	}
-	check("whole", history)
-	for at := 1; at <= points; at++ {
-		_, _, history := stop(at, nil)
-		check(fmt.Sprint("stopped at ", at), history)
-	}
-	for n := range journal {
-		_, _, history := stop(0, journal[:n])
-		check(fmt.Sprint("ended after step ", n), history)
 	}
 }
