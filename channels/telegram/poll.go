@@ -291,8 +291,8 @@ const staleAfter = 6 * 24 * time.Hour
 // offset could skip new updates, so everything unconfirmed is asked for; what
 // is known already is recognised by its id.
 func (c cursor) offset(now time.Time) int64 {
-	if now.Sub(c.seen) > staleAfter {
-		return 0
+	if age := now.Sub(c.seen); age > staleAfter || age < 0 {
+		return 0 // or the clock was set back, and nobody knows how long ago it was
 	}
 	return c.next
 }
