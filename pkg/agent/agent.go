@@ -276,14 +276,16 @@ func (a *Agent) RunTask(ctx context.Context, call tools.Call, task string) *tool
 	if t, ok := ctx.Value(turnKey{}).(*Turn); ok {
 		cfg.AsyncCallback = t.AsyncCallback
 	}
-	messages := []providers.Message{
-		{Role: providers.RoleSystem, Content: subAgentPrompt},
-		{Role: providers.RoleUser, Content: task},
-	}
-	ctx, d := withDesk(ctx, messages, a.cfg.Governor)
-	cfg.Shape = d.shape(a.cfg.Governor)
 	ctx = tools.WithYield(tools.WithCall(ctx, sub), nil) // a task holds no turn slot
-	res, err := tools.RunToolLoop(ctx, cfg, messages, call.Channel, call.ChatID)
+	res, _, err := attempt{
+		loop: cfg, governor: a.cfg.Governor, channel: call.Channel, chatID: call.ChatID,
+		messages: func([]store.Entry) []providers.Message {
+			return []providers.Message{
+				{Role: providers.RoleSystem, Content: subAgentPrompt},
+				{Role: providers.RoleUser, Content: task},
+			}
+		},
+	}.run(ctx)
 	if err != nil {
 		return tools.ErrorResult("The background task failed: " + Apology(err)).WithError(err)
 	}

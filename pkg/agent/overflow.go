@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/store"
@@ -31,7 +32,9 @@ func (a attempt) run(ctx context.Context) (res *tools.ToolLoopResult, summary *s
 	if res := a.answered(messages); res != nil {
 		return res, nil, nil
 	}
-	ctx, d := withDesk(ctx, messages, a.governor)
+	d := &desk{}
+	d.put(messages, a.governor) // a resumed turn may read before it asks
+	ctx = context.WithValue(ctx, deskKey{}, d)
 	a.loop.Shape = d.shape(a.governor)
 	res, err = tools.RunToolLoop(ctx, a.loop, messages, a.channel, a.chatID)
 	if !Overflowed(err) || ctx.Err() != nil {
@@ -43,11 +46,9 @@ func (a attempt) run(ctx context.Context) (res *tools.ToolLoopResult, summary *s
 	if a.governor.MaxResultBytes > 0 {
 		tighter.MaxResultBytes = min(tighter.MaxResultBytes, a.governor.MaxResultBytes)
 	}
-	if a.compactor != nil {
-		if s, failed := a.compactor.Compact(ctx, a.past); failed == nil {
-			summary = &s
-			messages = a.messages(compacted(a.past, s))
-		}
+	if s, failed := a.summarise(ctx, tighter.MaxTokens); failed == nil {
+		summary = &s
+		messages = a.messages(compacted(a.past, s))
 	}
 	a.loop.Shape = d.shape(tighter)
 	a.loop.Rounds, a.loop.Finish = res.Iterations, ""
@@ -57,6 +58,27 @@ func (a attempt) run(ctx context.Context) (res *tools.ToolLoopResult, summary *s
 	again.Usage.CompletionTokens += res.Usage.CompletionTokens
 	again.Usage.TotalTokens += res.Usage.TotalTokens
 	return again, summary, err
+}
+
+// maxSummaryTime is how long a turn waits for a summary.
+const maxSummaryTime = time.Minute
+
+// summarise makes a summary of the past with requests that have input tokens at
+// most. It takes no more than half of the time that is left: without the model
+// there is a summary too.
+func (a attempt) summarise(ctx context.Context, input int) (store.Summary, error) {
+	if a.compactor == nil {
+		return store.Summary{}, ErrNothingToCompact
+	}
+	c := *a.compactor
+	c.Input = min(orElse(c.Input, defaultInput), input)
+	patience := maxSummaryTime
+	if end, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(end)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return c.Compact(ctx, a.past)
 }
 
 // answered returns the result of a turn that had its answer when it was

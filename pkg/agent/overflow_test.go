@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -106,6 +108,77 @@ func TestOverflowIsCompactedAndTriedOnce(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A summary that does not come costs a turn some of its time, not its answer.
+func TestOverflowDoesNotWaitForASummary(t *testing.T) {
+	for _, limit := range []time.Duration{0, 5 * time.Minute, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := t.Context(), context.CancelFunc(func() {})
+			if limit > 0 {
+				ctx, cancel = context.WithTimeout(ctx, limit)
+			}
+			defer cancel()
+			p := tight(entryTokens(talk(20)) + 100)
+			_, a := try(t, p, &Compactor{Provider: hanging{}})
+			began := time.Now()
+			res, summary, err := a.run(ctx)
+			if err != nil || res.Content != "done" || summary == nil || !strings.HasPrefix(summary.Text, digestHead) {
+				t.Errorf("%+v, %v, %v", res, summary, err)
+			}
+			if took := time.Since(began); took > maxSummaryTime || limit > 0 && took > limit/2 {
+				t.Errorf("it took %s of %s", took, limit)
+			}
+		})
+	}
+}
+
+// hanging is a model that never answers.
+type hanging struct{}
+
+func (hanging) Chat(ctx context.Context, _ []providers.Message, _ []providers.ToolDefinition, _ string, _ map[string]interface{}) (*providers.LLMResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// The model that has just refused a conversation for its length is asked for its
+// summary in less.
+func TestOverflowSummaryFitsTheModel(t *testing.T) {
+	window := entryTokens(talk(20)) / 2
+	p := tight(window)
+	summaries := &asked{answer: func(int) (*providers.LLMResponse, error) { return text("They like tea."), nil }}
+	_, a := try(t, p, &Compactor{Provider: summaries, Input: 100_000})
+	_, summary, err := a.run(t.Context())
+	if err != nil || summary == nil || summary.Text != "They like tea." {
+		t.Errorf("%v, %v", summary, err)
+	}
+	for _, r := range summaries.requests {
+		if n := Tokens(r); n > window*5/4 { // half of what was sent, which was a little more than twice the window
+			t.Errorf("the summary was asked for in %d tokens of %d", n, window)
+		}
+	}
+}
+
+// A conversation that is one giant turn cannot be summarised; it is cut.
+func TestOverflowOfOneGiantTurn(t *testing.T) {
+	giant := []store.Entry{{Session: "s", Turn: "1", Message: person("q")}}
+	for i := range 40 {
+		id := fmt.Sprint("id", i)
+		giant = append(giant, store.Entry{Session: "s", Turn: "1", Message: calls(id)}, store.Entry{Session: "s", Turn: "1", Message: result(id, strings.Repeat("👩‍👩‍👧", 400))})
+	}
+	p := tight(entryTokens(giant) * 2 / 3)
+	c := &Compactor{Provider: always(text("x"), nil), Trigger: 1, Entries: 1}
+	_, a := try(t, p, c)
+	a.past = giant
+	res, summary, err := a.run(t.Context())
+	if err != nil || res.Content != "done" || summary != nil || c.Due(giant) {
+		t.Errorf("%+v, %v, %v, due %t", res, summary, err, c.Due(giant))
+	}
+	for _, r := range p.requests {
+		if err := requestRules(r); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -56,17 +56,15 @@ type desk struct{ top atomic.Pointer[sent] }
 
 type deskKey struct{}
 
-// withDesk returns a context for a loop that begins with messages.
-func withDesk(ctx context.Context, messages []providers.Message, g Governor) (context.Context, *desk) {
-	d := &desk{}
+// put leaves messages that are shaped by g.
+func (d *desk) put(messages []providers.Message, g Governor) {
 	d.top.Store(&sent{messages, g.MaxResultBytes})
-	return context.WithValue(ctx, deskKey{}, d), d
 }
 
 // shape is g.Shape for a loop with this desk.
 func (d *desk) shape(g Governor) func([]providers.Message) []providers.Message {
 	return func(messages []providers.Message) []providers.Message {
-		d.top.Store(&sent{messages, g.MaxResultBytes})
+		d.put(messages, g)
 		return g.Shape(messages)
 	}
 }

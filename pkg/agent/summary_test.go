@@ -251,6 +251,48 @@ func TestCompactForAnyHistory(t *testing.T) {
 	}
 }
 
+// A summary of a summary of a summary, by a model that mostly fails: it stays
+// short and valid, and tells both of what it began with and of what came last.
+func TestCompactAgainAndAgain(t *testing.T) {
+	for name, unit := range map[string]string{"emoji": "👩‍👩‍👧", "words": "many words ", "Thai": "ฉันกินกระจกได้"} {
+		t.Run(name, func(t *testing.T) {
+			var shown []store.Entry
+			fail := false
+			p := &asked{answer: func(int) (*providers.LLMResponse, error) {
+				if fail {
+					return nil, errOverflow
+				}
+				return text("They began with tea. " + strings.Repeat(unit, 10)), nil
+			}}
+			c := &Compactor{Provider: p, SummaryTokens: 400}
+			for round := range 30 {
+				for i := range 6 {
+					e := entry(providers.RoleUser, fmt.Sprintf("Round %d.%d %s", round, i, strings.Repeat(unit, 200)))
+					a := entry(providers.RoleAssistant, strings.Repeat(unit, 100))
+					e.Turn, a.Turn = fmt.Sprint(round, i), fmt.Sprint(round, i)
+					shown = append(shown, e, a)
+				}
+				fail = round%10 != 0
+				before := entryTokens(shown)
+				s, err := c.Compact(t.Context(), shown)
+				if err != nil {
+					t.Fatal(err)
+				}
+				shown = compacted(shown, s)
+				if after := entryTokens(shown); after >= before || textTokens(s.Text) > 400 || !utf8.ValidString(s.Text) || s.Keep != 4 {
+					t.Fatalf("round %d: %d tokens after %d, a summary of %d, %d kept: %q", round, after, before, textTokens(s.Text), s.Keep, s.Text)
+				}
+				if fail && (!strings.HasPrefix(s.Text, "They began with tea.") || !strings.Contains(s.Text, fmt.Sprintf("Round %d.3", round))) {
+					t.Fatalf("round %d: %q", round, s.Text)
+				}
+				if round%10 > 1 && name == "words" && !strings.Contains(s.Text, fmt.Sprintf("Round %d.3", round-1)) {
+					t.Fatalf("round %d has nothing of the one before: %q", round, s.Text)
+				}
+			}
+		})
+	}
+}
+
 func TestRebase(t *testing.T) {
 	then := talk(10)
 	s := store.Summary{Text: "x", Keep: 8}

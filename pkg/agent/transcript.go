@@ -139,7 +139,7 @@ const (
 func digest(before string, entries []store.Entry, limit int) string {
 	head := digestHead
 	if before != "" {
-		head = clip(before, limit/2) + "\n\n" + digestLater
+		head = clipMiddle(before, limit/2) + "\n\n" + digestLater
 	}
 	left := limit - textTokens(head)
 	var lines []string
@@ -148,6 +148,9 @@ func digest(before string, entries []store.Entry, limit int) string {
 			continue
 		}
 		line := "- " + cut(firstLine(e.Message.Content), maxLine) + "\n"
+		if len(lines) == 0 {
+			line = clip(line, left) // the newest is there in any case
+		}
 		if left -= textTokens(line); left < 0 {
 			break
 		}
@@ -191,4 +194,14 @@ func clip(s string, limit int) string {
 		}
 	}
 	return s
+}
+
+// clipMiddle returns s, or as much of its beginning and its end as take limit
+// tokens: a summary of a summary keeps what it began with and what came last.
+func clipMiddle(s string, limit int) string {
+	if textTokens(s) <= limit {
+		return s
+	}
+	end := boundary(s, len(s)-limit/3*2, +1) // no byte takes more than half a token
+	return clip(s[:end], limit-limit/3) + s[end:]
 }
