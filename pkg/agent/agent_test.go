@@ -261,7 +261,9 @@ func TestRunTask(t *testing.T) {
 	}
 	// What is too long for the model is tried once more, shorter.
 	a.cfg.Provider = tight(5000)
-	registry.Register(tools.Func("tool", "x", func(context.Context, struct{}) *tools.ToolResult { return tools.NewToolResult(strings.Repeat("result ", 4000)) }))
+	registry.Register(tools.Func("tool", "x", func(context.Context, struct{}) *tools.ToolResult {
+		return tools.NewToolResult(strings.Repeat("result ", 4000))
+	}))
 	if got := a.RunTask(t.Context(), tools.Call{Channel: "c", ChatID: "1", Turn: "t", ID: "call"}, "count"); got.ForLLM != "done" {
 		t.Errorf("RunTask = %+v", got)
 	}
