@@ -120,7 +120,9 @@ func (g *Gateway) deliver(row store.Inbound) {
 		{Session: m.SessionKey, Turn: m.ID, Message: note, Time: now},
 		{Session: m.SessionKey, Turn: m.ID, Message: shown, Time: now},
 	}}
-	g.finish(m, "", tx)
+	if !g.finish(m, "", tx) {
+		return
+	}
 	g.counts.followUps.Add(1)
 	g.log.Info("follow-up delivered", "channel", m.Channel, "chat_id", m.ChatID, "task", m.FollowUp.Task)
 }

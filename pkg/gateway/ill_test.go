@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/dragoman-chat/dragoman/channels"
+	"github.com/dragoman-chat/dragoman/pkg/agent"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/store"
@@ -27,7 +30,13 @@ type ill struct {
 
 func newIll() *ill { return &ill{Store: mem.New()} }
 
-func (*ill) Close() error { return nil }
+// Close leaves the ledger to the next gateway, without what it never took.
+func (s *ill) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = nil
+	return nil
+}
 
 // set makes the disk full, or free again.
 func (s *ill) set(sick bool) {
@@ -186,4 +195,126 @@ func TestFullDiskFailsNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A note is stored together with what it is about, or as soon as it can be, and
+// said once.
+func TestFullDiskLosesNoNote(t *testing.T) {
+	t.Run("overflow", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ledger := newFaulty()
+			r := start(t, fakeModel(echo), func(c *Config) { c.Store = ledger })
+			release := make(chan struct{})
+			r.lanes.chore(bus.Address{Channel: "fake", ChatID: "1"}, func() { <-release })
+			synctest.Wait()
+			ledger.breakWhen(func(tx store.Tx) bool { return len(tx.Send) > 0 && len(tx.Done) == 0 })
+			for range maxWaiting + 5 {
+				r.say(r.ch.from("1", "a", "x"))
+			}
+			close(release)
+			time.Sleep(time.Minute)
+			r.wantTexts("1")
+			ledger.breakWhen(nil)
+			time.Sleep(time.Minute)
+			if got := r.ch.texts("1"); len(got) == 0 || !strings.HasPrefix(got[0], "More than 64 messages") || strings.HasPrefix(got[1], "More") {
+				t.Errorf("the chat was sent %.60q", got)
+			}
+		})
+	})
+	t.Run("owner", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ledger, code := newFaulty(), ""
+			r := start(t, fakeModel(echo), func(c *Config) { c.Store, c.Owners, c.Announce = ledger, nil, func(s string) { code = s } })
+			ledger.breakWhen(func(tx store.Tx) bool { return len(tx.Facts) > 0 })
+			r.say(r.ch.from("1", "a", "/start "+code))
+			time.Sleep(time.Minute)
+			r.wantTexts("1")
+			ledger.breakWhen(nil)
+			time.Sleep(time.Minute)
+			if got := r.ch.texts("1"); len(got) != 1 || !strings.HasPrefix(got[0], "You are my owner now") {
+				t.Errorf("the chat was sent %.60q", got)
+			}
+			if who, err := ledger.Fact(t.Context(), ownerFact); who != "fake:a" || err != nil {
+				t.Errorf("the owner in the ledger is %q, %v", who, err)
+			}
+		})
+	})
+	t.Run("undeliverable", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ledger := newIll()
+			r := start(t, fakeModel(echo), func(c *Config) { c.Store = ledger })
+			r.ch.limit = 10
+			r.ch.failing = func(m bus.OutboundMessage, _ int) error {
+				if strings.Contains(textUndeliverable, m.Text) {
+					return nil
+				}
+				if ledger.Health() == nil {
+					ledger.fill(time.Minute)
+				}
+				return fmt.Errorf("refused: %w", channels.ErrPermanent)
+			}
+			r.say(r.ch.from("1", "a", "one two three four"))
+			time.Sleep(time.Hour)
+			if got := strings.Join(r.ch.texts("1"), " "); got != textUndeliverable {
+				t.Errorf("the chat was sent %q", got)
+			}
+			if open := left(t, ledger); open != "" {
+				t.Errorf("still open: %s", open)
+			}
+			if c := r.Counts(); c.GivenUp < 2 || c.TurnsDone != 1 || c.LedgerWaits == 0 {
+				t.Errorf("counted %+v", c)
+			}
+		})
+	})
+}
+
+// An error that is no illness of the ledger ends the turn at once.
+func TestRefusedStepEndsTheTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := newFaulty()
+		ledger.breakWhen(func(tx store.Tx) bool { return len(tx.Steps) > 0 && tx.Steps[0].Kind == store.StepBegin })
+		r := start(t, fakeModel(toolThen), withTool(funcTool(func(context.Context) *tools.ToolResult {
+			t.Error("a tool ran whose beginning was not stored")
+			return tools.SilentResult("")
+		})), func(c *Config) { c.Store = ledger })
+		r.say(r.ch.from("1", "a", "go"))
+		r.wantTexts("1", agent.Apology(nil))
+	})
+}
+
+// The end does not wait for a full disk, and the next start does.
+func TestStopAndStartOnAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger, ran := newIll(), 0
+		tool := withTool(funcTool(func(context.Context) *tools.ToolResult {
+			ran++
+			return &tools.ToolResult{ForLLM: "done", ForUser: "shown"}
+		}))
+		r := start(t, fakeModel(toolThen), tool, func(c *Config) { c.Store, c.Grace = ledger, time.Second })
+		r.say(r.ch.from("1", "a", "go"))
+		ledger.set(true)
+		time.Sleep(time.Minute)
+		began := time.Now()
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("the end took %s", took)
+		}
+		r.wantTexts("1")
+		time.AfterFunc(time.Minute, func() { ledger.set(false) })
+		again := start(t, fakeModel(toolThen), tool, func(c *Config) { c.Store = ledger })
+		synctest.Wait()
+		if err := again.Ready(); err != nil {
+			t.Errorf("started, but not ready: %v", err)
+		}
+		time.Sleep(time.Minute)
+		again.wantTexts("1", "shown", "done")
+		if ran != 1 {
+			t.Errorf("the tool ran %d times", ran)
+		}
+		if c := r.Counts(); c.TurnsDone+c.TurnsFailed != 0 {
+			t.Errorf("a turn that was left counts as over: %+v", c)
+		}
+	})
 }

@@ -53,18 +53,19 @@ func (g *Gateway) apply(ctx context.Context, tx store.Tx) (res store.Result, err
 }
 
 // insist repeats a write until it succeeds or the daemon stops, whatever the
-// reason: what it ends counts as not done until then.
-func (g *Gateway) insist(at bus.Address, turn string, write func() error) {
+// reason: what it ends counts as not done until then. It reports whether it was
+// written.
+func (g *Gateway) insist(at bus.Address, turn string, write func() error) bool {
 	for pause := soonAgain; ; pause = min(2*pause, latestAgain) {
 		err := write()
 		if err == nil {
-			return
+			return true
 		}
 		g.log.Error("cannot write to the ledger", "channel", at.Channel, "chat_id", at.ChatID, "turn_id", turn, "err", err)
 		select {
 		case <-time.After(pause):
 		case <-g.work.Done():
-			return
+			return false
 		}
 	}
 }

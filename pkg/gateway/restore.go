@@ -174,7 +174,7 @@ func (g *Gateway) setTurnAside(tx *store.Tx, t store.Turn, rows []store.Inbound)
 	tx.End = append(tx.End, t.ID)
 	tx.Done = append(tx.Done, seqs(rows)...)
 	tx.History = append(tx.History, entry(providers.RoleUser, agent.Question(messages(rows))), entry(providers.RoleAssistant, "("+textSetAside+")"))
-	tx.Send = append(tx.Send, g.outgoing(m, "aside", textSetAside)...)
+	tx.Send = append(tx.Send, g.outgoing(m, "aside", insteadOf(m, textSetAside))...)
 }
 
 const textSetAside = "I stopped working each time I tried to answer this, so I have set it aside. Please ask in another way."

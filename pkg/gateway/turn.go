@@ -91,21 +91,12 @@ func (g *Gateway) turn(j *job) {
 		return
 	}
 	stopped := errors.Is(context.Cause(j.ctx), agent.ErrStopped)
-	if err != nil && !stopped && g.work.Err() != nil {
+	left := err != nil && !stopped && g.work.Err() != nil
+	if left || !g.finish(m, state.id, g.ending(j, state, out, err, stopped)) {
 		g.log.Warn("turn interrupted by the end of the daemon, it stays in the ledger",
 			"channel", m.Channel, "chat_id", m.ChatID, "message_id", m.MessageID, "turn_id", state.id, "duration", time.Since(began))
 		return
 	}
-	// The rows are named again: the turn's beginning may not have been stored.
-	tx := store.Tx{History: out.History, End: []string{state.id}, Done: seqs(j.rows)}
-	text := g.answerText(state, out, err, stopped)
-	if text != "" {
-		tx.Send = g.answer(state, text)
-	}
-	if out.Summary != nil {
-		tx.Summaries = []store.Summary{*out.Summary}
-	}
-	g.finish(m, state.id, tx)
 	if out.Compact {
 		g.compact(m)
 	}
@@ -124,6 +115,19 @@ func (g *Gateway) turn(j *job) {
 		g.counts.turnsDone.Add(1)
 		g.log.Info("turn done", attrs...)
 	}
+}
+
+// ending is what a turn leaves: its history, its answer and its end. The rows are
+// named again: the turn's beginning may not have been stored.
+func (g *Gateway) ending(j *job, state *turnState, out agent.Outcome, err error, stopped bool) store.Tx {
+	tx := store.Tx{History: out.History, End: []string{state.id}, Done: seqs(j.rows)}
+	if text := g.answerText(state, out, err, stopped); text != "" {
+		tx.Send = g.answer(state, text)
+	}
+	if out.Summary != nil {
+		tx.Summaries = []store.Summary{*out.Summary}
+	}
+	return tx
 }
 
 // answerRows runs the agent, again if the question changes meanwhile, and again,
@@ -238,11 +242,8 @@ func (g *Gateway) answerText(state *turnState, out agent.Outcome, err error, sto
 	switch {
 	case stopped:
 		return "" // /stop has answered
-	case err != nil && state.msg.Kind == bus.KindFollowUp:
-		// A finished result reaches its conversation, model or no model.
-		return state.msg.FollowUp.ForLLM
 	case err != nil:
-		return agent.Apology(err)
+		return insteadOf(state.msg, agent.Apology(err))
 	}
 	said, spoke := state.lastSaid(state.msg.Address)
 	text := visible(out.Answer)
@@ -253,6 +254,15 @@ func (g *Gateway) answerText(state *turnState, out agent.Outcome, err error, sto
 		return "I have no answer to that. Please ask me in other words."
 	}
 	return out.Answer
+}
+
+// insteadOf is what is shown instead of an answer to m: a finished result reaches
+// its conversation whatever became of the turn, for anything else it is excuse.
+func insteadOf(m bus.InboundMessage, excuse string) string {
+	if m.Kind == bus.KindFollowUp {
+		return m.FollowUp.ForLLM
+	}
+	return excuse
 }
 
 // visible is a text without the white space and the invisible characters around
@@ -276,10 +286,10 @@ func quoting(m bus.InboundMessage, key, text string) bus.OutboundMessage {
 }
 
 // finish commits the end of a turn or of a message: until it is stored it counts
-// as not done.
-func (g *Gateway) finish(m bus.InboundMessage, turn string, tx store.Tx) {
+// as not done. It reports false if the daemon stopped before.
+func (g *Gateway) finish(m bus.InboundMessage, turn string, tx store.Tx) bool {
 	ctx := context.WithoutCancel(g.work)
-	g.insist(m.Address, turn, func() error {
+	return g.insist(m.Address, turn, func() error {
 		failpoint.Hit("turn/before-end")
 		res, err := g.cfg.Store.Apply(ctx, tx)
 		if err == nil {
@@ -297,8 +307,10 @@ func (g *Gateway) giveUp(j *job) {
 	if j.resume != nil {
 		id = j.resume.ID
 	}
-	tx := store.Tx{End: []string{id}, Done: seqs(j.rows), Send: g.outgoing(m, "panic", agent.Apology(nil))}
-	g.finish(m, id, tx)
+	tx := store.Tx{End: []string{id}, Done: seqs(j.rows), Send: g.outgoing(m, "panic", insteadOf(m, agent.Apology(nil)))}
+	if g.finish(m, id, tx) {
+		g.counts.turnsFailed.Add(1)
+	}
 }
 
 // journal writes a step of a turn and sends on what it made visible. What a call
