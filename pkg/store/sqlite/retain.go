@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	sweepRows    = 100                  // looked at in one step, which is one commit
+	sweepRows    = 500                  // looked at in one step, which is one commit
 	sweepPause   = 5 * time.Millisecond // between steps
 	longestSweep = 10 * time.Minute     // between sweeps
 )
@@ -32,7 +32,7 @@ type rule struct {
 	name   string
 	keep   time.Duration
 	rows   string   // the key and when it was over, NULL while it is open
-	remove []string // what to do to a key that has been over for longer than keep
+	remove []string // what to do to what has been over since before ?3, behind the key ?1 and up to ?2
 	mark   bool     // rows stay: remember how far the last sweep came
 }
 
@@ -48,31 +48,31 @@ func newSweeper(r Retention) *sweeper {
 		{
 			name: "messages", keep: journal, mark: true,
 			rows:   "SELECT seq, done FROM inbox WHERE seq > ? ORDER BY seq LIMIT ?",
-			remove: []string{"UPDATE inbox SET body = NULL WHERE seq = ?"},
+			remove: []string{"UPDATE inbox SET body = NULL WHERE seq > ?1 AND seq <= ?2 AND done < ?3"},
 		},
 		{
 			name: "message ids", keep: dedupe,
 			// The newest row stays, for the sake of its number.
 			rows:   "SELECT seq, done FROM inbox WHERE seq > ? AND seq < (SELECT max(seq) FROM inbox) ORDER BY seq LIMIT ?",
-			remove: []string{"DELETE FROM inbox WHERE seq = ?"},
+			remove: []string{"DELETE FROM inbox WHERE seq > ?1 AND seq <= ?2 AND done < ?3"},
 		},
 		{
 			name: "turns", keep: journal,
 			rows: "SELECT n, ended FROM turns WHERE n > ? AND n < (SELECT max(n) FROM turns) ORDER BY n LIMIT ?",
 			remove: []string{
-				fmt.Sprintf("DELETE FROM steps WHERE id >= ?1 << %d AND id < (?1 + 1) << %d", stepBits, stepBits),
-				"DELETE FROM turns WHERE n = ?",
+				fmt.Sprintf("DELETE FROM steps WHERE id >= (?1 + 1) << %[1]d AND id < (?2 + 1) << %[1]d AND (SELECT ended FROM turns WHERE n = steps.id >> %[1]d) < ?3", stepBits),
+				"DELETE FROM turns WHERE n > ?1 AND n <= ?2 AND ended < ?3",
 			},
 		},
 		{
 			name: "outcomes", keep: journal,
 			rows:   "SELECT seq, ended FROM outbox WHERE seq > ? AND seq < (SELECT max(seq) FROM outbox) ORDER BY seq LIMIT ?",
-			remove: []string{"DELETE FROM outbox WHERE seq = ?"},
+			remove: []string{"DELETE FROM outbox WHERE seq > ?1 AND seq <= ?2 AND ended < ?3"},
 		},
 		{
 			name: "tasks", keep: dedupe,
 			rows:   "SELECT n, CASE stage WHEN 2 THEN changed END FROM tasks WHERE n > ? ORDER BY n LIMIT ?",
-			remove: []string{"DELETE FROM tasks WHERE n = ?"},
+			remove: []string{"DELETE FROM tasks WHERE n > ?1 AND n <= ?2 AND stage = 2 AND changed < ?3"},
 		},
 	} {
 		if rule.keep > 0 {
@@ -104,12 +104,13 @@ func (s *sweeper) step(l *ledger, now time.Time) (more bool, err error) {
 			return false, err
 		}
 	}
-	through, old, all, err := s.look(l.c, r, micros(now.Add(-r.keep)))
+	before := micros(now.Add(-r.keep))
+	through, some, all, err := s.look(l.c, r, before)
 	if err != nil {
 		return false, err
 	}
-	if len(old) > 0 || r.mark && through > s.after {
-		if err := l.c.atomically(beginWrite, func() error { return r.clear(l.c, old, through) }); err != nil {
+	if some || r.mark && through > s.after {
+		if err := l.c.atomically(beginWrite, func() error { return r.clear(l.c, s.after, through, before) }); err != nil {
 			return false, err
 		}
 	}
@@ -120,33 +121,30 @@ func (s *sweeper) step(l *ledger, now time.Time) (more bool, err error) {
 	return true, nil
 }
 
-// look returns which of the next rows have been over since before, the last one
-// it passed, and whether there is nothing more to be found.
-func (s *sweeper) look(c *conn, r *rule, before int64) (through int64, old []int64, all bool, err error) {
+// look goes through the next rows up to one that has been over since before at
+// most. It returns the last one it passed, whether some have to be removed, and
+// whether there is nothing more to be found.
+func (s *sweeper) look(c *conn, r *rule, before int64) (through int64, some, all bool, err error) {
 	through = s.after
 	seen := 0
 	for row, err := range c.rows(r.rows, s.after, int64(sweepRows)) {
 		if err != nil {
-			return through, nil, false, err
+			return through, false, false, err
 		}
 		if row[1] != nil && num(row[1]) >= before {
-			return through, old, true, nil
+			return through, some, true, nil
 		}
 		seen++
 		through = num(row[0])
-		if row[1] != nil {
-			old = append(old, through)
-		}
+		some = some || row[1] != nil
 	}
-	return through, old, seen < sweepRows, nil
+	return through, some, seen < sweepRows, nil
 }
 
-func (r *rule) clear(c *conn, keys []int64, through int64) error {
-	for _, key := range keys {
-		for _, q := range r.remove {
-			if _, err := c.exec(q, key); err != nil {
-				return err
-			}
+func (r *rule) clear(c *conn, after, through, before int64) error {
+	for _, q := range r.remove {
+		if _, err := c.exec(q, after, through, before); err != nil {
+			return err
 		}
 	}
 	if !r.mark {

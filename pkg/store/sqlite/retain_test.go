@@ -78,11 +78,15 @@ func (l *ledger) wholeTurn(t *testing.T, now time.Time, id string) {
 	})
 }
 
+// manyRows take a sweep several steps.
+const manyRows = 2*sweepRows + 50
+
 var start = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func TestWhatIsOverGoesWithTime(t *testing.T) {
 	l, s := held(t), newSweeper(Retention{})
-	for n := range 250 {
+	const old, all = manyRows, manyRows + 1
+	for n := range old {
 		l.wholeTurn(t, start, fmt.Sprint("old", n))
 	}
 	l.wholeTurn(t, start.Add(6*dayLong), "young")
@@ -90,12 +94,12 @@ func TestWhatIsOverGoesWithTime(t *testing.T) {
 		after                                              time.Duration
 		texts, ids, turns, steps, outcomes, tasks, history int64
 	}{
-		{0, 251, 251, 251, 502, 251, 251, 251},
-		{7 * dayLong, 251, 251, 251, 502, 251, 251, 251},
-		{7*dayLong + time.Hour, 1, 251, 1, 2, 1, 251, 251},
-		{13*dayLong + time.Hour, 0, 251, 1, 2, 1, 251, 251}, // the newest row of a table stays
-		{30*dayLong + time.Hour, 0, 1, 1, 2, 1, 1, 251},
-		{99 * dayLong, 0, 1, 1, 2, 1, 0, 251},
+		{0, all, all, all, 2 * all, all, all, all},
+		{7 * dayLong, all, all, all, 2 * all, all, all, all},
+		{7*dayLong + time.Hour, 1, all, 1, 2, 1, all, all},
+		{13*dayLong + time.Hour, 0, all, 1, 2, 1, all, all}, // the newest row of a table stays
+		{30*dayLong + time.Hour, 0, 1, 1, 2, 1, 1, all},
+		{99 * dayLong, 0, 1, 1, 2, 1, 0, all},
 	} {
 		s.swept(t, l, start.Add(c.after))
 		for query, want := range map[string]int64{
@@ -115,7 +119,7 @@ func TestWhatIsOverGoesWithTime(t *testing.T) {
 	if err := l.load(); err != nil {
 		t.Fatal(err)
 	}
-	if j := l.writeAt(t, start, store.Tx{Admit: []bus.InboundMessage{{ID: "old1"}}}); j.admitted[0] != 252 {
+	if j := l.writeAt(t, start, store.Tx{Admit: []bus.InboundMessage{{ID: "old1"}}}); j.admitted[0] != all+1 {
 		t.Errorf("the next message has the number %d", j.admitted[0])
 	}
 }
@@ -199,11 +203,11 @@ func (l *ledger) said(t *testing.T, now time.Time, session, turn string) {
 // What was said goes with time, from the oldest, whether it is shown or not.
 func TestHistoryGoesWithTime(t *testing.T) {
 	l, s := held(t), newSweeper(Retention{History: 30 * dayLong})
-	for n := range 250 { // more than one step
+	for n := range manyRows {
 		l.said(t, start, "long", fmt.Sprint("old", n))
 	}
 	l.said(t, start.Add(10*dayLong), "long", "young")
-	for n := range 250 {
+	for n := range manyRows {
 		l.said(t, start, fmt.Sprint("once", n), "t")
 	}
 	l.said(t, start, "undone", "t")
@@ -219,8 +223,8 @@ func TestHistoryGoesWithTime(t *testing.T) {
 		after          time.Duration
 		rows, sessions int64
 	}{
-		{30 * dayLong, 507, 254},
-		{30*dayLong + time.Hour, 507, 254}, // they were looked at an hour ago
+		{30 * dayLong, 2*manyRows + 7, manyRows + 4},
+		{30*dayLong + time.Hour, 2*manyRows + 7, manyRows + 4}, // they were looked at an hour ago
 		{33*dayLong + time.Hour, 2, 3},
 		{99 * dayLong, 0, 1},
 	} {
