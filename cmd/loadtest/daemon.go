@@ -76,19 +76,24 @@ func (l *loadtest) newHome(ctx context.Context, r *rig, withDiscord, withWeb boo
 		more.WriteString("  webchat: {listen: \"127.0.0.1:0\"}\n")
 	}
 	config := fmt.Sprintf(daemonConfig, data, l.history, r.modelURL, modelKey, modelName,
-		telegramtest.Token, r.telegramURL, more.String(), storeConfig(l.store), h.health)
+		telegramtest.Token, r.telegramURL, more.String(), storeConfig(l.store, l.retention), h.health)
 	if err := os.WriteFile(h.config(), []byte(config), 0o600); err != nil {
 		return nil, fmt.Errorf("write the configuration: %w", err)
 	}
 	return h, nil
 }
 
-// storeConfig is the store's section: memory, or sqlite with its durability.
-func storeConfig(name string) string {
-	if name == storeMemory {
-		return "{driver: memory}"
+// storeConfig is the store's section: memory, or sqlite with its durability, and
+// a retention if there is one.
+func storeConfig(name, retention string) string {
+	section := "driver: memory"
+	if name != storeMemory {
+		section = "driver: sqlite, durability: " + name
 	}
-	return "{driver: sqlite, durability: " + name + "}"
+	if retention != "" {
+		section += ", retention: " + retention
+	}
+	return "{" + section + "}"
 }
 
 func (h *home) config() string { return filepath.Join(h.dir, "config.yaml") }

@@ -159,7 +159,7 @@ func (l *loadtest) warmUp() time.Duration { return min(l.duration/5, 3*time.Seco
 func (r *rig) askAndWait(ctx context.Context, chat int) bool {
 	c := &r.book.chats[chat]
 	c.writing.Lock()
-	r.say[chat](question(chat, r.book.ask(chat)))
+	r.say[chat](question(chat, r.book.ask(chat)) + pad(r.pad))
 	c.writing.Unlock()
 	late := time.NewTimer(answerWait)
 	defer late.Stop()

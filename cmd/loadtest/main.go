@@ -26,6 +26,11 @@
 //	go run ./cmd/loadtest -disturb
 //	go run ./cmd/loadtest -store memory,fast,full -bare
 //
+// With -soak it runs for so many turns while a retention of a few seconds is at
+// work, and fails if memory or disk go on growing in the last half of them.
+//
+//	go run ./cmd/loadtest -soak 100000
+//
 // The daemon runs with default settings but without rate limits; its log, at
 // the default level, goes to a file. It needs Linux: processor time and memory
 // are read from /proc.
@@ -83,7 +88,8 @@ type loadtest struct {
 	doLoad, bare, short bool
 	repeat              int
 	idle, rest          time.Duration
-	burst, many         int
+	burst, many, soak   int
+	retention           string // of the daemon's ledger, "" for the defaults
 	daemon, failing     string // binaries; failing is the one with fail points
 	json                string
 	crash, disturb      bool
@@ -99,7 +105,7 @@ type loadtest struct {
 // Exit codes.
 const (
 	exitOK     = 0
-	exitFaults = 1 // a reply was lost, doubled, misrouted or misordered
+	exitFaults = 1 // a reply was lost, doubled, misrouted or misordered, or there is no plateau
 	exitBroken = 2 // nothing could be measured
 )
 
@@ -123,7 +129,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "loadtest:", err)
 		return exitBroken
 	case l.report.faulty():
-		fmt.Fprintln(errOut, "loadtest: replies were lost, doubled, misrouted or misordered")
+		fmt.Fprintln(errOut, "loadtest: something was seen that must not be, see above")
 		return exitFaults
 	}
 	return exitOK
@@ -139,7 +145,7 @@ func (l *loadtest) parse(args []string) error {
 	f.DurationVar(&l.modelDelay, "model-delay", 0, "how long the model thinks")
 	f.IntVar(&l.ahead, "ahead", 1, "messages a chat has on the way at once")
 	f.IntVar(&l.history, "history", 20, "messages of history in a request to the model")
-	f.StringVar(&l.store, "store", "memory", "how the daemon keeps its ledger: memory, fast or full; in -load also a list of them, to compare")
+	f.StringVar(&l.store, "store", "", "how the daemon keeps its ledger: memory, fast or full; in -load and -soak also a list of them (default memory, of -soak full)")
 	past := f.String("past", "0", "messages each chat has behind it at the start of -load, also a list to compare (not with memory)")
 	f.BoolVar(&l.doLoad, "load", true, "run the load at all")
 	f.BoolVar(&l.bare, "bare", false, "measure the bare program too, in turns with the daemon")
@@ -149,6 +155,7 @@ func (l *loadtest) parse(args []string) error {
 	f.IntVar(&l.burst, "burst", 0, "so many chats write together to a model that takes a second (20)")
 	f.IntVar(&l.many, "many", 0, "so many chats speak once each (100000)")
 	f.DurationVar(&l.rest, "rest", 150*time.Second, "how long the daemon gets after -many; its memory manager cleans up every two minutes")
+	f.IntVar(&l.soak, "soak", 0, "run so many turns (100000) and watch memory and disk, instead of -load")
 	f.BoolVar(&l.crash, "crash", false, "kill the daemon at every fail point and at random times under load, instead of -load")
 	f.BoolVar(&l.disturb, "disturb", false, "meet stops, a model that is away, a troubled platform and a full disk, instead of -load")
 	f.IntVar(&l.kills, "kills", 500, "how often at random times")
@@ -162,6 +169,12 @@ func (l *loadtest) parse(args []string) error {
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if l.store == "" {
+		l.store = storeMemory
+		if l.soak > 0 {
+			l.store = storeFull
+		}
 	}
 	for name := range strings.SplitSeq(l.store, ",") {
 		switch name = strings.TrimSpace(name); name {
@@ -246,6 +259,9 @@ func (l *loadtest) runs(ctx context.Context) error {
 	}
 	if l.disturb {
 		return l.disturbances(ctx)
+	}
+	if l.soak > 0 {
+		return l.soaks(ctx)
 	}
 	if l.crash {
 		return nil

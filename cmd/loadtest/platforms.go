@@ -23,6 +23,7 @@ type rig struct {
 	book  *book
 	model *script
 	say   []func(text string) // by chat
+	pad   int                 // bytes a message has beside its token
 
 	telegramURL, discordURL, modelURL string
 	firstPoll                         chan time.Time // of Telegram's updates; holds one
@@ -45,11 +46,12 @@ type rigConfig struct {
 	rounds            int
 	delay, jitter     time.Duration // of the model
 	once              bool          // see script
+	padding           int           // bytes each message has beside its token
 }
 
 // newRig starts the fakes on loopback ports.
 func newRig(ctx context.Context, cfg rigConfig) (*rig, error) {
-	r := &rig{model: &script{rounds: cfg.rounds, delay: cfg.delay, jitter: cfg.jitter, once: cfg.once}, firstPoll: make(chan time.Time, 1)}
+	r := &rig{pad: cfg.padding, model: &script{rounds: cfg.rounds, delay: cfg.delay, jitter: cfg.jitter, once: cfg.once}, firstPoll: make(chan time.Time, 1)}
 	names := make([]string, 0, cfg.telegram+cfg.discord)
 
 	telegram := telegramtest.New()

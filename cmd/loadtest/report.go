@@ -15,6 +15,7 @@ type report struct {
 	Idle     *idleResult  `json:"idle,omitempty"`
 	Burst    *burstResult `json:"burst,omitempty"`
 	Many     *manyResult  `json:"many,omitempty"`
+	Soaks    []soakResult `json:"soaks,omitempty"`
 
 	Crash  *crashResult  `json:"crash,omitempty"`
 	Resume *resumeResult `json:"resume,omitempty"`
@@ -34,6 +35,9 @@ func (r *report) faulty() bool {
 		return true
 	}
 	if slices.ContainsFunc(r.Troubles, func(t troubleResult) bool { return t.Failed != "" }) {
+		return true
+	}
+	if slices.ContainsFunc(r.Soaks, func(s soakResult) bool { return s.bad() }) {
 		return true
 	}
 	return r.Burst != nil && r.Burst.Faults.any() || r.Many != nil && r.Many.Faults.any()
@@ -72,6 +76,7 @@ func (r *report) table(out io.Writer) {
 	}
 	r.crashes(out)
 	r.troubled(out)
+	r.soaked(out)
 	if m := r.Many; m != nil {
 		fmt.Fprintf(out, "%d chats once each in %.0f s: RssAnon %.1f MB before, %.1f MB at the end, %.1f MB after a rest (%.0f bytes a chat), threads %d to %d; %s\n",
 			m.Chats, m.Seconds, m.Before.Anon, m.Peak.Anon, m.After.Anon, m.PerChat, m.Before.Threads, m.After.Threads, m.Faults)
