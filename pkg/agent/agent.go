@@ -53,7 +53,7 @@ func New(cfg Config) *Agent {
 	return &Agent{cfg: cfg}
 }
 
-// Config returns what the agent was made of, with "" and the like filled in.
+// Config returns what the agent was made of, defaults filled in.
 func (a *Agent) Config() Config { return a.cfg }
 
 // Journal takes the steps of a turn to the ledger. With wait it returns when

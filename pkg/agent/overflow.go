@@ -34,6 +34,7 @@ func (a attempt) run(ctx context.Context) (res *tools.ToolLoopResult, summary *s
 	}
 	d := &desk{}
 	d.put(messages, a.governor) // a resumed turn may read before it asks
+	defer d.top.Store(nil)      // background work keeps ctx for a while
 	ctx = context.WithValue(ctx, deskKey{}, d)
 	a.loop.Shape = d.shape(a.governor)
 	res, err = tools.RunToolLoop(ctx, a.loop, messages, a.channel, a.chatID)
