@@ -221,8 +221,11 @@ func (s *Server) pings(m *Message, in *createBody) (users []string, everyone boo
 // nonce finds a message by its nonce in the past few minutes. The caller holds
 // mu.
 func (s *Server) nonce(nonce string, now time.Time) *Message {
-	if now.Sub(s.noncesAt) > nonceMemory {
+	if age := now.Sub(s.noncesAt); age > nonceMemory {
 		s.nonces[1], s.nonces[0], s.noncesAt = s.nonces[0], map[string]*Message{}, now
+		if age > 2*nonceMemory {
+			s.nonces[1] = s.nonces[0] // all of them are older than a few minutes
+		}
 	}
 	if m := s.nonces[0][nonce]; m != nil {
 		return m
