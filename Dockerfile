@@ -30,7 +30,6 @@ FROM scratch
 COPY --from=build /rootfs/ /
 ENV XDG_CONFIG_HOME=/etc \
     DRAGOMAN_DATA_DIR=/data \
-    DRAGOMAN_STORE=sqlite \
     DRAGOMAN_HEALTH_LISTEN=127.0.0.1:8081
 USER 65532:65532
 VOLUME /data

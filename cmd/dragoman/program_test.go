@@ -259,7 +259,7 @@ model local       offline, a stand-in that is no language model
 model main        openai m1 at https://api.example/v1, then local
 channel telegram  telegram
 channel work      telegram
-store             memory (full)
+store             sqlite (full)
 workspace         per_conversation
 log               info as text
 health endpoint   off

@@ -129,7 +129,7 @@ func Defaults() *Config {
 			TurnsPerMinute:   10,
 			HistoryMessages:  100,
 		},
-		Store:         Store{Driver: "memory", Durability: "full", Retention: Retention{Journal: 7 * 24 * time.Hour, Dedupe: 30 * 24 * time.Hour}},
+		Store:         Store{Driver: "sqlite", Durability: "full", Retention: Retention{Journal: 7 * 24 * time.Hour, Dedupe: 30 * 24 * time.Hour}},
 		Tools:         Tools{Workspace: WorkspacePerConversation},
 		Log:           Log{Level: "info", Format: "text"},
 		ShutdownGrace: 20 * time.Second,
