@@ -1,6 +1,7 @@
 package telegram_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -61,6 +62,7 @@ type house struct {
 	open func() store.Store // the ledger as the next start finds it
 
 	ledger store.Store
+	log    bytes.Buffer // to be read when nothing moves
 	stop   func()
 }
 
@@ -96,7 +98,7 @@ func inHouses(t *testing.T, model script, play func(h *house)) {
 
 func (h *house) start(model script) {
 	h.Helper()
-	log := slog.New(slog.DiscardHandler)
+	log := slog.New(slog.NewTextHandler(&h.log, &slog.HandlerOptions{Level: slog.LevelError}))
 	h.ledger = h.open()
 	var list []channels.Channel
 	for name := range h.bots {
@@ -173,6 +175,9 @@ func word(text string) string { return text[strings.LastIndexAny(text, " \n")+1:
 // sign; in a group and in a private chat with topics, also after a restart and
 // although another topic spoke last.
 func TestCaseTopicsKeepTheirReplies(t *testing.T) {
+	calls := map[string]map[string]interface{}{
+		"message": {"content": "said"}, "show": {"text": "shown"}, "spawn": {"task": "dig"}, "remind": {"text": "tea", "delay": "1m"},
+	}
 	model := func(_ context.Context, m []providers.Message) (*providers.LLMResponse, error) {
 		time.Sleep(time.Second)
 		last := m[len(m)-1]
@@ -183,14 +188,8 @@ func TestCaseTopicsKeepTheirReplies(t *testing.T) {
 			return says("result " + text)
 		case text == "dig": // the sub-agent's task
 			return says("42")
-		case text == "message":
-			return callsTool("message", map[string]interface{}{"content": "said"})
-		case text == "show":
-			return callsTool("show", map[string]interface{}{"text": "shown"})
-		case text == "spawn":
-			return callsTool("spawn", map[string]interface{}{"task": "dig"})
-		case text == "remind":
-			return callsTool("remind", map[string]interface{}{"text": "tea", "delay": "1m"})
+		case calls[text] != nil:
+			return callsTool(text, calls[text])
 		case text == "long":
 			return says(strings.Repeat("lengthy ", 700))
 		case text == "fail":
@@ -239,14 +238,13 @@ func TestCaseTopicsKeepTheirReplies(t *testing.T) {
 				h.Errorf("%s was sent %q", at, seen[at])
 			}
 		}
-		actions := bot.Actions()
-		for _, a := range actions {
+		for _, a := range bot.Actions() {
 			if ask["tg:"+address(a.ChatID, a.ThreadID).ChatID] == nil {
 				h.Errorf("typing sign in %d, topic %d", a.ChatID, a.ThreadID)
 			}
 		}
-		if len(actions) == 0 {
-			h.Error("nobody saw a typing sign")
+		if len(bot.Actions()) == 0 {
+			h.Error("no typing sign")
 		}
 	})
 }
@@ -254,21 +252,17 @@ func TestCaseTopicsKeepTheirReplies(t *testing.T) {
 // formats are long texts made of the words w0000, w0001 and so on.
 var formats = map[string]func(word string) string{
 	"plain":  func(w string) string { return w + " some " },
-	"lines":  func(w string) string { return w + "\n" },
 	"signs":  func(w string) string { return w + "<&>\"&amp;" },
 	"emoji":  func(w string) string { return w + "😀👩‍👩‍👧" },
 	"marked": func(w string) string { return "**" + w + "** and [x" + w[1:] + "](https://example.org/" + w[1:] + ") " },
 	"list":   func(w string) string { return "- `" + w + "` is one\n" },
 	"table":  func(w string) string { return "| " + w + " | of a table |\n" },
 	"code":   func(w string) string { return w + " := 1\n" },
-	"glued":  func(w string) string { return w },
 }
-
-const words = 1200 // over 5000 characters each
 
 func formatted(name string) string {
 	text := map[string]string{"table": "| a | b |\n|---|---|\n", "code": "```go\n"}[name]
-	for i := range words {
+	for i := range 1200 {
 		text += formats[name](fmt.Sprintf("w%04d", i))
 	}
 	if name == "code" {
@@ -436,6 +430,26 @@ func TestCaseReminderWhileBusy(t *testing.T) {
 		}
 		if unsent, err := h.ledger.Unsent(h.Context()); err != nil || len(unsent) > 0 {
 			h.Errorf("still unsent: %v, %v", unsent, err)
+		}
+	})
+}
+
+// A turn that ends with a text ends in a message or in an error in the log.
+// There is no third way, and no message is tried for ever.
+func TestCaseUndeliverableIsLogged(t *testing.T) {
+	model := func(context.Context, []providers.Message) (*providers.LLMResponse, error) { return says("an answer") }
+	inHouses(t, model, func(h *house) {
+		bot := h.bots["tg"]
+		ada := bot.AddUser("Ada", "ada")
+		bot.Block(ada.ID)
+		h.tell("tg", ada, bot.Private(ada), 0, "hello")
+		time.Sleep(time.Hour)
+		unsent, err := h.ledger.Unsent(h.Context())
+		if n := bot.Requests("sendMessage"); err != nil || len(unsent) > 0 || n != 2 { // the answer, and a note in its place
+			h.Errorf("%d messages are unsent, %v, after %d attempts", len(unsent), err, n)
+		}
+		if log := h.log.String(); strings.Count(log, "message cannot be delivered, given up") != 2 || !strings.Contains(log, "blocked by the user") {
+			h.Errorf("the log does not tell: %s", log)
 		}
 	})
 }
