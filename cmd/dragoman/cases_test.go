@@ -125,6 +125,7 @@ func inHouse(t *testing.T, kind string, reply func(providerstest.Request) provid
 		h := &house{
 			T: t, telegram: telegramtest.New(), discord: discordtest.New(discordtest.Options{}),
 			model: providerstest.NewServer(providerstest.ServerConfig{Reply: reply}), counted: map[string]int{},
+			wrap: func(c channels.Channel) channels.Channel { return c },
 		}
 		h.network = telegramtest.Serve(t, h.telegram)
 		var stop func()
@@ -202,16 +203,10 @@ func (h *house) channels(log *slog.Logger) []channels.Channel {
 	tg.Token, tg.APIBase, tg.Gate, tg.Rate = telegramtest.Token, "http://telegram.test", everybody, telegram.Rate{}
 	dc := discord.DefaultConfig()
 	dc.Token, dc.APIBase, dc.Gate = discordtest.Token, h.base, everybody
-	list := []channels.Channel{
-		telegram.New("telegram", tg, state.New(h.ledger, "channel/telegram"), log, telegram.WithTransport(h.network.Transport())),
-		discord.New("discord", dc, state.New(h.ledger, "channel/discord"), log, discord.WithDialer(h.dial)),
+	return []channels.Channel{
+		h.wrap(telegram.New("telegram", tg, state.New(h.ledger, "channel/telegram"), log, telegram.WithTransport(h.network.Transport()))),
+		h.wrap(discord.New("discord", dc, state.New(h.ledger, "channel/discord"), log, discord.WithDialer(h.dial))),
 	}
-	for i := range list {
-		if h.wrap != nil {
-			list[i] = h.wrap(list[i])
-		}
-	}
-	return list
 }
 
 func (h *house) down(down bool) {
@@ -257,11 +252,13 @@ func (h *house) nothingLeft() {
 	}
 }
 
-// busy is a model that for "go" uses every tool there is, and otherwise repeats
-// the last word of each line.
+// busy is a model that for "go" uses every tool there is, with the same id for
+// all calls, and otherwise repeats the last word of each line.
 func busy(r providerstest.Request) providerstest.Response {
 	last := r.Last()
 	switch {
+	case last.Role == providers.RoleTool && r.Messages[len(r.Messages)-2].Role == providers.RoleTool:
+		return providerstest.Calls(providerstest.Call{ID: "x", Name: "remind", Arguments: `{"action":"list"}`})
 	case last.Role == providers.RoleTool:
 		return providerstest.Text("final")
 	case last.Content == "dig": // the sub-agent's task
@@ -270,10 +267,10 @@ func busy(r providerstest.Request) providerstest.Response {
 		return providerstest.Text("result " + last.Content[strings.LastIndexByte(last.Content, '\n')+1:])
 	case strings.HasSuffix(last.Content, "go"):
 		return providerstest.Calls(
-			providerstest.Call{Name: "count", Arguments: `{}`},
-			providerstest.Call{Name: "spawn", Arguments: `{"task":"dig"}`},
-			providerstest.Call{Name: "remind", Arguments: `{"text":"tea","delay":"20s"}`},
-			providerstest.Call{Name: "message", Arguments: `{"content":"said"}`},
+			providerstest.Call{ID: "x", Name: "count", Arguments: `{}`},
+			providerstest.Call{ID: "x", Name: "spawn", Arguments: `{"task":"dig"}`},
+			providerstest.Call{ID: "x", Name: "remind", Arguments: `{"text":"tea","delay":"20s"}`},
+			providerstest.Call{ID: "x", Name: "message", Arguments: `{"content":"said"}`},
 		)
 	}
 	lines := strings.Split(last.Content, "\n")
@@ -312,7 +309,7 @@ func (h *house) killedAt(n int) (killed bool) {
 	say := func(text string) {
 		h.tell(ada, text)
 		h.discord.Say(channel, ann, discordtest.Mention(h.discord.Bot())+" "+text)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(time.Minute)
 	}
 	h.start(-1)
 	say("hello")
@@ -324,11 +321,11 @@ func (h *house) killedAt(n int) (killed bool) {
 	outage := time.Duration((n+n/8)%2) * 20 * time.Minute // 20 is longer than Discord recognises a repetition
 	time.Sleep(outage)
 	h.start(n)
-	time.Sleep(2 * time.Minute)
+	time.Sleep(time.Minute)
 	h.end()
 	time.Sleep(outage)
 	h.start(-1)
-	time.Sleep(2 * time.Minute)
+	time.Sleep(time.Minute)
 	say("now")
 	h.nothingLeft()
 	h.end()
