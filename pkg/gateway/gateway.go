@@ -132,6 +132,10 @@ func newPort(c channels.Channel) *port {
 	return p
 }
 
+// absent reports whether the channel of a conversation is not configured, or not
+// any more.
+func (g *Gateway) absent(at bus.Address) bool { return g.ports[at.Channel] == nil }
+
 var errStarting = errors.New("has not started yet")
 
 // Run restores what the ledger holds, starts every channel and blocks until ctx

@@ -114,11 +114,12 @@ func (l *lanes) chore(addr bus.Address, do func()) {
 }
 
 // with changes a lane, and starts its worker if it had none. While the daemon
-// stops nothing is started: what was admitted waits in the ledger.
+// stops, and without its channel, nothing is started: what was admitted waits in
+// the ledger.
 func (l *lanes) with(addr bus.Address, change func(*lane)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stopping {
+	if l.stopping || l.g.absent(addr) {
 		return
 	}
 	ln, ok := l.m[addr]

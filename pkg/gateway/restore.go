@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/agent"
@@ -29,6 +30,7 @@ func (g *Gateway) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("gateway: read background tasks: %w", err)
 	}
+	unsent = slices.DeleteFunc(unsent, func(row store.Outbound) bool { return g.left(row.Message.Address) })
 	g.logUnsent(unsent)
 	g.senders.enqueue(unsent)
 	if err := g.restoreLanes(ctx); err != nil {
@@ -39,6 +41,16 @@ func (g *Gateway) restore(ctx context.Context) error {
 	}
 	g.clock.start() //nolint:contextcheck // the clock lives as long as the gateway, not as this call
 	return nil
+}
+
+// left is absent, said to the operator: what the ledger holds for a conversation
+// waits there until its channel is back.
+func (g *Gateway) left(at bus.Address) bool {
+	if !g.absent(at) {
+		return false
+	}
+	g.log.Warn("left in the ledger, since this channel is not configured", "channel", at.Channel, "chat_id", at.ChatID)
+	return true
 }
 
 // logUnsent says which messages an earlier process left without a receipt. It
@@ -67,6 +79,9 @@ func (g *Gateway) restoreLanes(ctx context.Context) error {
 	tx := store.Tx{}
 	for i := range open {
 		t := &open[i]
+		if g.left(t.Address) {
+			continue
+		}
 		rows, err := g.cfg.Store.Inbound(ctx, t.Inbound)
 		if err != nil {
 			return fmt.Errorf("gateway: read the messages of a turn: %w", err)
@@ -91,6 +106,9 @@ func (g *Gateway) restoreLanes(ctx context.Context) error {
 		g.lanes.resume(r.turn, r.rows) //nolint:contextcheck // workers live as long as the gateway, not as this call
 	}
 	for _, addr := range lanes {
+		if g.left(addr) {
+			continue
+		}
 		if err := g.restoreLane(ctx, addr); err != nil {
 			return err
 		}

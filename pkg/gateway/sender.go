@@ -99,7 +99,7 @@ func (g *Gateway) panicked(at bus.Address, r any) {
 
 // PublishOutbound implements bus.Outbox.
 func (g *Gateway) PublishOutbound(ctx context.Context, m bus.OutboundMessage) (bus.Receipt, error) {
-	if _, ok := g.ports[m.Channel]; !ok {
+	if g.absent(m.Address) {
 		return bus.Receipt{}, fmt.Errorf("gateway: no channel is called %q, there are %q: %w", m.Channel, g.Known(), channels.ErrPermanent)
 	}
 	state, turn := stateFrom(ctx), ""
@@ -174,7 +174,8 @@ func (s *senders) forget(key string, c chan outcome) {
 }
 
 // enqueue hands stored rows to their conversations. Rows of one conversation
-// are sent by Seq, in whatever order they come here.
+// are sent by Seq, in whatever order they come here. Those of a channel that is
+// not configured wait in the ledger.
 func (s *senders) enqueue(rows []store.Outbound) {
 	if len(rows) == 0 {
 		return
@@ -186,6 +187,9 @@ func (s *senders) enqueue(rows []store.Outbound) {
 	}
 	for _, row := range rows {
 		addr := row.Message.Address
+		if s.g.absent(addr) {
+			continue
+		}
 		ln, ok := s.m[addr]
 		if !ok {
 			ln = &outLane{}
@@ -244,11 +248,7 @@ const (
 // or the senders stop.
 func (s *senders) deliver(row store.Outbound) {
 	g, m := s.g, row.Message
-	p, ok := g.ports[m.Channel]
-	if !ok {
-		s.giveUp(row, fmt.Errorf("no channel is called %q any more: %w", m.Channel, channels.ErrPermanent))
-		return
-	}
+	p := g.ports[m.Channel]
 	// Tries are counted by the time they take: what the clock says of a row that
 	// an earlier process wrote may be wrong.
 	since, pause := time.Now(), firstPause
