@@ -26,8 +26,8 @@
 //	go run ./cmd/loadtest -disturb
 //	go run ./cmd/loadtest -store memory,fast,full -bare
 //
-// With -soak it runs for so many turns while a retention of a few seconds is at
-// work, and fails if memory or disk go on growing in the last half of them.
+// With -soak it runs for so many turns while a short retention is at work, and
+// fails if memory or disk go on growing in the last half of them.
 //
 //	go run ./cmd/loadtest -soak 100000
 //

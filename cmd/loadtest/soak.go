@@ -13,9 +13,13 @@ import (
 	"sync/atomic"
 	"text/tabwriter"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
-// soakResult is how memory and disk went over very many turns.
+// soakResult is how memory and disk went over very many turns, at a steady pace:
+// what is kept for a time is then always the same amount, and a file that never
+// shrinks has its size early on.
 //
 // Growth is what the last half of the turns added, in per cent of what there was
 // in the middle. It is told by the straight line that lies closest to all
@@ -45,11 +49,11 @@ type soakGrowth struct {
 }
 
 const (
-	soakRetention = "{journal: 2s, dedupe: 5s, history: 3s}"
-	soakPadding   = 400 // bytes that each message of a chat has beside its token
-	soakLook      = 100 * time.Millisecond
-	soakPoints    = 10 // of the report
-	mostGrowth    = 5  // per cent
+	soakPace    = 500 // turns a second
+	soakPadding = 400 // bytes that each message of a chat has beside its token
+	soakLook    = 100 * time.Millisecond
+	soakPoints  = 10 // of the report
+	mostGrowth  = 5  // per cent
 )
 
 // bad reports whether the daemon would grow for ever, or did what it must not.
@@ -57,10 +61,13 @@ func (r *soakResult) bad() bool {
 	return r.Faults.any() || max(r.Growth.RSS, r.Growth.Anon, r.Growth.Disk) > mostGrowth
 }
 
-// soaks runs very many turns with each ledger.
+// soaks runs very many turns with each ledger. What is over is kept for a tenth
+// of the time that takes.
 func (l *loadtest) soaks(ctx context.Context) error {
+	keep := max(time.Duration(l.soak)*time.Second/soakPace/10, time.Second)
+	l.retention = fmt.Sprintf("{journal: %[1]s, dedupe: %[2]s, history: %[1]s}", keep, keep*3/2)
 	for _, store := range l.stores {
-		l.store, l.retention = store, soakRetention
+		l.store = store
 		l.note("%d turns of %d chats, %s", l.soak, l.chats, store)
 		res, err := l.runSoak(ctx)
 		if err != nil {
@@ -109,12 +116,13 @@ func (l *loadtest) runSoak(ctx context.Context) (res soakResult, err error) {
 func (l *loadtest) driveSoak(ctx context.Context, s *subject, data string) (looks []soakPoint, err error) {
 	var left atomic.Int64
 	left.Store(int64(l.soak))
+	pace := rate.NewLimiter(soakPace, 1)
 	s.rig.book.count(true)
 	var chats sync.WaitGroup
 	for i := range s.rig.say {
 		chats.Go(func() {
 			for left.Add(-1) >= 0 {
-				if !s.rig.askAndWait(ctx, i) {
+				if pace.Wait(ctx) != nil || !s.rig.askAndWait(ctx, i) {
 					return
 				}
 			}
