@@ -25,9 +25,9 @@ import (
 )
 
 // How much is remembered of what is over. Each window holds between this many
-// and twice as many, whatever the load: about 7 MB and 4 MB at most.
+// and twice as many, whatever the load: about 2 MB and 4 MB at most.
 const (
-	knownIDs      = 1 << 16 // inbound ids, to recognise a message delivered twice or amended
+	knownIDs      = 1 << 14 // inbound ids, to recognise a message delivered twice or amended
 	knownOutcomes = 1 << 14 // outbox keys with their outcome
 	knownTasks    = 1 << 12 // tasks that were delivered
 )
