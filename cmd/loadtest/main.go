@@ -19,7 +19,7 @@
 // tool that must not run twice may do so, and a reply may come twice only on
 // Telegram, where its receipt cannot have been on disk. With -disturb it meets
 // the troubles of an ordinary year: stops, a model that is away, a platform that
-// throttles, fails and cuts connections, a full disk.
+// throttles, fails and cuts connections, a full disk, a clock that jumps.
 //
 //	go run ./cmd/loadtest -crash                   # 500 kills
 //	go run ./cmd/loadtest -crash -kills 30         # for CI
@@ -145,7 +145,7 @@ func (l *loadtest) parse(args []string) error {
 	f.DurationVar(&l.modelDelay, "model-delay", 0, "how long the model thinks")
 	f.IntVar(&l.ahead, "ahead", 1, "messages a chat has on the way at once")
 	f.IntVar(&l.history, "history", 20, "messages of history in a request to the model")
-	f.StringVar(&l.store, "store", "", "how the daemon keeps its ledger: memory, fast or full; in -load and -soak also a list of them (default memory, of -soak full)")
+	f.StringVar(&l.store, "store", storeFull, "how the daemon keeps its ledger: memory, fast or full; in -load and -soak also a list of them")
 	past := f.String("past", "0", "messages each chat has behind it at the start of -load, also a list to compare (not with memory)")
 	f.BoolVar(&l.doLoad, "load", true, "run the load at all")
 	f.BoolVar(&l.bare, "bare", false, "measure the bare program too, in turns with the daemon")
@@ -157,7 +157,7 @@ func (l *loadtest) parse(args []string) error {
 	f.DurationVar(&l.rest, "rest", 150*time.Second, "how long the daemon gets after -many; its memory manager cleans up every two minutes")
 	f.IntVar(&l.soak, "soak", 0, "run so many turns (100000) and watch memory and disk, instead of -load")
 	f.BoolVar(&l.crash, "crash", false, "kill the daemon at every fail point and at random times under load, instead of -load")
-	f.BoolVar(&l.disturb, "disturb", false, "meet stops, a model that is away, a troubled platform and a full disk, instead of -load")
+	f.BoolVar(&l.disturb, "disturb", false, "meet stops, a model that is away, a troubled platform, a full disk and a clock that jumps, instead of -load")
 	f.IntVar(&l.kills, "kills", 500, "how often at random times")
 	f.Uint64Var(&l.seed, "seed", uint64(time.Now().UnixNano()), "what the times are drawn from")
 	f.StringVar(&l.failing, "failing", "", "the binary with fail points (default: build it)")
@@ -169,12 +169,6 @@ func (l *loadtest) parse(args []string) error {
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	if l.store == "" {
-		l.store = storeMemory
-		if l.soak > 0 {
-			l.store = storeFull
-		}
 	}
 	for name := range strings.SplitSeq(l.store, ",") {
 		switch name = strings.TrimSpace(name); name {
