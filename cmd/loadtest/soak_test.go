@@ -77,7 +77,7 @@ func TestDiskUse(t *testing.T) {
 }
 
 func TestSoakCommandLine(t *testing.T) {
-	for args, want := range map[string]string{"": storeMemory, "-soak 9": storeFull, "-soak 9 -store memory": storeMemory, "-soak 9 -store memory,fast": storeFast} {
+	for args, want := range map[string]string{"": storeFull, "-soak 9": storeFull, "-soak 9 -store memory": storeMemory, "-soak 9 -store memory,fast": storeFast} {
 		l := &loadtest{errOut: &strings.Builder{}}
 		if err := l.parse(strings.Fields(args)); err != nil || l.store != want {
 			t.Errorf("%q runs with %q, %v", args, l.store, err)
