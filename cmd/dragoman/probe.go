@@ -139,7 +139,7 @@ func (a *app) metrics() http.Handler {
 		}{
 			{"messages_admitted_total", "", "Messages taken in, follow-ups included.", c.Admitted},
 			{"messages_duplicate_total", "", "Messages that were known already, and were dropped.", c.Duplicates},
-			{"messages_dropped_total", "", "Messages that were not for the bot.", c.Dropped},
+			{"messages_dropped_total", "", "Messages that were not for the bot, or too old.", c.Dropped},
 			{"messages_refused_total", "", "Messages of people who may not use the bot.", c.Refused},
 			{"turns_total", `{outcome="done"}`, "Turns that ended, by how.", c.TurnsDone},
 			{"turns_total", `{outcome="failed"}`, "", c.TurnsFailed},

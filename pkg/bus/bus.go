@@ -182,6 +182,11 @@ type Cursor struct{ Key, Value string }
 type Batch struct {
 	Messages []InboundMessage
 	Cursors  []Cursor
+	// Late are messages, in order, that are too old to be answered. They are not
+	// admitted. Each conversation in which one would have been is told so, once
+	// for all batches with the same Gap.
+	Late []InboundMessage
+	Gap  string
 }
 
 // Inbox takes messages in.

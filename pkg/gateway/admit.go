@@ -72,11 +72,27 @@ func (g *Gateway) PublishInbound(ctx context.Context, batch bus.Batch) error {
 			g.log.Debug("message dropped", "channel", m.Channel, "chat_id", m.ChatID, "message_id", m.MessageID)
 		}
 	}
+	tx.Send = append(tx.Send, g.late(batch)...)
 	err := g.admit(ctx, tx)
 	if err != nil {
 		g.strange.forget(told) // the batch comes again
 	}
 	return err
+}
+
+const textLate = "I was away for a while, and some of what was written here meanwhile is too old for me to answer now. Please ask again what still matters."
+
+// late tells the conversations in which somebody has asked too long ago. The
+// ledger skips a row whose key it knows, so each is told once a gap.
+func (g *Gateway) late(batch bus.Batch) (rows []store.Outbound) {
+	g.counts.dropped.Add(int64(len(batch.Late)))
+	for _, m := range batch.Late {
+		m.Principal = bus.Principal(m.Channel, m.Sender.ID)
+		if p, ok := g.ports[m.Channel]; ok && g.decide(p, m) == accept {
+			rows = append(rows, g.rows("", quoting(m, bus.Key("late", batch.Gap, m.Channel, m.ChatID), textLate))...)
+		}
+	}
+	return rows
 }
 
 // admit writes tx and sets in motion what it made: a worker for each admitted

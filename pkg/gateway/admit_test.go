@@ -266,3 +266,38 @@ func TestNonsenseDoesNotBlockItsBatch(t *testing.T) {
 		})
 	}
 }
+
+// What is too old is not answered, and is said once in each conversation in
+// which it would have been, however many batches tell of it.
+func TestTooOldToBeAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, fakeModel(echo), func(c *Config) {
+			c.Channels[0].(*fakeChannel).gate = channels.Gate{AllowUsers: []string{"a", "b"}}
+		})
+		batch := func(gap string) bus.Batch {
+			group := func(id, user, text string, mentioned bool) bus.InboundMessage {
+				m := r.ch.from(id, user, text)
+				m.Group, m.Mentioned = true, mentioned
+				return m
+			}
+			return bus.Batch{Gap: gap, Late: []bus.InboundMessage{
+				r.ch.from("1", "a", "one"), r.ch.from("1", "a", "/stop"), r.ch.from("2", "b", "two"), r.ch.from("3", "stranger", "three"),
+				group("-1", "a", "chatter", false), group("-2", "a", "chatter", false), group("-2", "a", "asked", true),
+			}, Messages: []bus.InboundMessage{r.ch.from("1", "a", "young " + gap)}}
+		}
+		for _, gap := range []string{"5", "5", "6"} {
+			if err := r.PublishInbound(t.Context(), batch(gap)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		r.wantTexts("1", textLate, "re: young 5", "re: young 5", textLate, "re: young 6")
+		r.wantTexts("2", textLate, textLate)
+		r.wantTexts("3")
+		r.wantTexts("-1")
+		r.wantTexts("-2", textLate, textLate)
+		if got := r.Counts(); got.Admitted != 3 || got.Dropped != 21 || got.Refused != 0 {
+			t.Errorf("counted %+v", got)
+		}
+	})
+}

@@ -10,7 +10,7 @@ import (
 type Counts struct {
 	Admitted   int64 // messages taken in, follow-ups included
 	Duplicates int64 // messages that were known already, and were dropped
-	Dropped    int64 // messages that were not for the bot
+	Dropped    int64 // messages that were not for the bot, or too old
 	Refused    int64 // messages of people it may not answer
 
 	TurnsDone     int64 // answered
