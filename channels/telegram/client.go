@@ -25,7 +25,13 @@ type client struct {
 	http     *http.Client
 	endpoint string // with %s for the token and %s for the method
 	token    config.Secret
+
+	ahead atomic.Int64 // nanoseconds by which Telegram's clock is ahead of ours
 }
+
+// now is the time by Telegram's clock, as far as an answer has told it. Ours may
+// be wrong by years. A local Bot API server does not tell.
+func (c *client) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 func newClient(cfg Config, transport http.RoundTripper) *client {
 	base := strings.ReplaceAll(strings.TrimSuffix(cfg.APIBase, "/"), "%", "%%")
@@ -55,7 +61,7 @@ func newTransport() *http.Transport {
 // call is one request under way; it is the SDK's HTTP client.
 type call struct {
 	ctx   context.Context //nolint:containedctx // the SDK's interface takes none
-	http  *http.Client
+	via   *client
 	wrote atomic.Bool // the request may have reached the platform
 
 	status int // of the answer; 0 if there was none
@@ -66,11 +72,15 @@ func (c *call) Do(req *http.Request) (*http.Response, error) {
 	ctx := httptrace.WithClientTrace(c.ctx, &httptrace.ClientTrace{
 		WroteHeaders: func() { c.wrote.Store(true) },
 	})
-	resp, err := c.http.Do(req.WithContext(ctx)) //nolint:gosec // the address is the operator's
-	if err == nil {
-		c.status = resp.StatusCode
+	resp, err := c.via.http.Do(req.WithContext(ctx)) //nolint:gosec // the address is the operator's
+	if err != nil {
+		return nil, err
 	}
-	return resp, err
+	c.status = resp.StatusCode
+	if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		c.via.ahead.Store(int64(time.Until(at)))
+	}
+	return resp, nil
 }
 
 // callError is why a request failed, without the token.
@@ -89,7 +99,7 @@ func (e *callError) Unwrap() error { return e.err }
 // request calls a method and decodes its result, if result is not nil. The
 // error is a *callError.
 func (c *client) request(ctx context.Context, method string, params tgbotapi.Params, result any) error {
-	under := &call{ctx: ctx, http: c.http}
+	under := &call{ctx: ctx, via: c}
 	bot := tgbotapi.BotAPI{Token: string(c.token), Client: under}
 	bot.SetAPIEndpoint(c.endpoint)
 	resp, err := bot.MakeRequest(method, params)

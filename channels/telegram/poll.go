@@ -194,6 +194,7 @@ func (p *poller) poll(ctx context.Context) ([]update, error) {
 	}
 	params := tgbotapi.Params{
 		"timeout":         strconv.Itoa(int(timeout / time.Second)),
+		"limit":           strconv.Itoa(fullPoll),
 		"allowed_updates": `["message","edited_message"]`,
 	}
 	if offset := p.cur.offset(time.Now()); offset != 0 {
@@ -241,21 +242,7 @@ func (p *poller) parse(raw json.RawMessage) ([]update, error) {
 // store hands a batch, which is not empty, over, for as long as it takes, and moves the offset when
 // it is stored.
 func (p *poller) store(ctx context.Context, updates []update) error {
-	// The last id and not the highest: ids start again at random after a week
-	// without updates.
-	next := cursor{next: updates[len(updates)-1].UpdateID + 1, seen: time.Now()}
-	batch := bus.Batch{Cursors: []bus.Cursor{{Key: p.facts.Key(p.cursorName()), Value: next.String()}}}
-	for _, u := range updates {
-		if u.Message != nil && u.Message.MigrateToChatID != 0 {
-			p.setMoved(u.Message.Chat.ID, u.Message.MigrateToChatID)
-		}
-		if m, ok := convert(u.Message, p.name, p.me); ok {
-			batch.Messages = append(batch.Messages, m)
-		}
-		if m, ok := convertEdit(u.Edited, p.name, p.me); ok {
-			batch.Messages = append(batch.Messages, m)
-		}
-	}
+	batch, next := p.batch(updates)
 	wait := newBackOff()
 	for {
 		err := p.in.PublishInbound(ctx, batch)
@@ -274,6 +261,57 @@ func (p *poller) store(ctx context.Context, updates []update) error {
 	}
 }
 
+// batch turns updates, of which there are some, into what is to be stored.
+func (p *poller) batch(updates []update) (bus.Batch, cursor) {
+	// The last id and not the highest: ids start again at random after a week
+	// without updates.
+	next := cursor{next: updates[len(updates)-1].UpdateID + 1, seen: time.Now()}
+	var batch bus.Batch
+	now, gap := p.api.now(), p.cur.gap
+	for _, u := range updates {
+		if u.Message != nil && u.Message.MigrateToChatID != 0 {
+			p.setMoved(u.Message.Chat.ID, u.Message.MigrateToChatID)
+		}
+		m, ok := convert(u.Message, p.name, p.me)
+		switch {
+		case !ok:
+		case u.UpdateID >= p.cur.next && isLate(now.Sub(m.Time), p.cfg.MaxAge):
+			batch.Late = append(batch.Late, m)
+			if gap == 0 {
+				gap = u.UpdateID
+			}
+		default: // a lower id may be of something that was answered long ago
+			batch.Messages = append(batch.Messages, m)
+		}
+		if m, ok := convertEdit(u.Edited, p.name, p.me); ok {
+			batch.Messages = append(batch.Messages, m)
+		}
+	}
+	if n := len(batch.Late); n > 0 {
+		batch.Gap = strconv.FormatInt(gap, 10)
+		p.log.Warn("telegram messages too old to be answered passed over", "count", n)
+	}
+	if len(updates) >= fullPoll {
+		next.gap = gap
+	}
+	batch.Cursors = []bus.Cursor{{Key: p.facts.Key(p.cursorName()), Value: next.String()}}
+	return batch, next
+}
+
+const (
+	// keptFor is how long Telegram keeps what nobody has asked for.
+	keptFor = 24 * time.Hour
+	// fullPoll is how many updates a poll brings at most.
+	fullPoll = 100
+)
+
+// isLate reports whether a message is too old to be answered. What waited for a
+// moment while we were at work is not, and neither is what seems to be older
+// than Telegram keeps anything: then it is a clock that is wrong.
+func isLate(age, maxAge time.Duration) bool {
+	return age > max(maxAge, time.Minute) && age < 2*keptFor
+}
+
 // cursorName is by bot, so that another token in the same section does not
 // inherit the offset.
 func (p *poller) cursorName() string { return "cursor/" + strconv.FormatInt(p.me.ID, 10) }
@@ -282,6 +320,7 @@ func (p *poller) cursorName() string { return "cursor/" + strconv.FormatInt(p.me
 type cursor struct {
 	next int64     // the offset of the next poll
 	seen time.Time // when the last update came
+	gap  int64     // the first update of a backlog that was too old to be answered, while there is more of it; or 0
 }
 
 // staleAfter is less than the week after which update ids start again.
@@ -299,18 +338,15 @@ func (c cursor) offset(now time.Time) int64 {
 
 // String returns the cursor as it is stored.
 func (c cursor) String() string {
-	return strconv.FormatInt(c.next, 10) + " " + strconv.FormatInt(c.seen.Unix(), 10)
+	return fmt.Sprintf("%d %d %d", c.next, c.seen.Unix(), c.gap)
 }
 
 func parseCursor(s string) cursor {
-	next, seen, _ := strings.Cut(s, " ")
-	n, err := strconv.ParseInt(next, 10, 64)
-	if err != nil {
+	var c cursor
+	var seen int64
+	if n, _ := fmt.Sscan(s, &c.next, &seen, &c.gap); n < 2 { // earlier versions wrote two numbers
 		return cursor{}
 	}
-	at, err := strconv.ParseInt(seen, 10, 64)
-	if err != nil {
-		return cursor{}
-	}
-	return cursor{next: n, seen: time.Unix(at, 0)}
+	c.seen = time.Unix(seen, 0)
+	return c
 }

@@ -33,6 +33,9 @@ type Config struct {
 	APIBase string `yaml:"api_base"`
 	// PollTimeout is how long a poll waits for news, from 1 s to 50 s.
 	PollTimeout time.Duration `yaml:"poll_timeout"`
+	// MaxAge is how old a message may be that is still answered. What came within
+	// the last minute is answered in any case.
+	MaxAge time.Duration `yaml:"max_age" minimum:"0"`
 
 	channels.Gate `yaml:",inline"`
 
@@ -52,6 +55,7 @@ func DefaultConfig() Config {
 	return Config{
 		APIBase:     "https://api.telegram.org",
 		PollTimeout: 30 * time.Second,
+		MaxAge:      keptFor,
 		Gate:        channels.Gate{Groups: "mention"},
 		Rate:        Rate{GlobalPerSec: 30, PerChatPerSec: 1, PerGroupPerMin: 20},
 	}

@@ -32,6 +32,7 @@ type bench struct {
 	net   *tt.Network
 	facts *facts
 	in    *inbox
+	cfg   telegram.Config
 	ch    *telegram.Channel
 	log   *bytes.Buffer
 }
@@ -45,9 +46,15 @@ func newBench(t *testing.T, change ...func(*telegram.Config)) *bench {
 	for _, f := range change {
 		f(&cfg)
 	}
-	log := slog.New(slog.NewTextHandler(b.log, nil))
-	b.ch = telegram.New("tg", cfg, state.New(b.facts, "channel/tg"), log, telegram.WithTransport(b.net.Transport()))
+	b.cfg = cfg
+	b.through(b.net.Transport())
 	return b
+}
+
+// through makes the bot anew, with another way to the server.
+func (b *bench) through(rt http.RoundTripper) {
+	log := slog.New(slog.NewTextHandler(b.log, nil))
+	b.ch = telegram.New("tg", b.cfg, state.New(b.facts, "channel/tg"), log, telegram.WithTransport(rt))
 }
 
 // run lets the bot run until the end of the test.

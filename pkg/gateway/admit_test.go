@@ -283,7 +283,7 @@ func TestTooOldToBeAnswered(t *testing.T) {
 			return bus.Batch{Gap: gap, Late: []bus.InboundMessage{
 				r.ch.from("1", "a", "one"), r.ch.from("1", "a", "/stop"), r.ch.from("2", "b", "two"), r.ch.from("3", "stranger", "three"),
 				group("-1", "a", "chatter", false), group("-2", "a", "chatter", false), group("-2", "a", "asked", true),
-			}, Messages: []bus.InboundMessage{r.ch.from("1", "a", "young " + gap)}}
+			}, Messages: []bus.InboundMessage{r.ch.from("1", "a", "young "+gap)}}
 		}
 		for _, gap := range []string{"5", "5", "6"} {
 			if err := r.PublishInbound(t.Context(), batch(gap)); err != nil {
