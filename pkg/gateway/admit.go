@@ -114,7 +114,14 @@ func (g *Gateway) admit(ctx context.Context, tx store.Tx) error {
 		deleted := slices.ContainsFunc(tx.Amend, func(a store.Amend) bool {
 			return a.Deleted && a.ID == row.Message.ID && a.Channel == row.Message.Channel
 		})
-		g.lanes.amend(row, deleted)
+		switch i := slices.IndexFunc(res.Admitted, func(r store.Inbound) bool { return r.Seq == row.Seq }); {
+		case i < 0:
+			g.lanes.amend(row, deleted)
+		case deleted: // it came and went in one batch
+			res.Admitted = slices.Delete(res.Admitted, i, i+1)
+		default:
+			res.Admitted[i] = row
+		}
 	}
 	g.senders.enqueue(res.Queued)
 	for rows := res.Admitted; len(rows) > 0; {
