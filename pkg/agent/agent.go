@@ -287,7 +287,8 @@ func (a *Agent) RunTask(ctx context.Context, call tools.Call, task string) *tool
 		},
 	}.run(ctx)
 	if err != nil {
-		return tools.ErrorResult("The background task failed: " + Apology(err)).WithError(err)
+		why, _ := apology(err) // /retry would ask for something else
+		return tools.ErrorResult("The background task failed: " + why).WithError(err)
 	}
 	if res.Content == "" {
 		return tools.ErrorResult("The background task ended without a result.")
@@ -299,26 +300,31 @@ func (a *Agent) RunTask(ctx context.Context, call tools.Call, task string) *tool
 var ErrStopped = errors.New("stopped by the person")
 
 // Apology says to the person, kindly and without internals, why there is no
-// answer.
+// answer, and what they can do.
 func Apology(err error) string {
+	why, advice := apology(err)
+	return why + " " + advice
+}
+
+func apology(err error) (why, advice string) {
 	switch providers.KindOf(err) {
 	case providers.KindRateLimit, providers.KindOverloaded:
-		return "The language model is too busy to answer at the moment. Please ask again in " + patience(err) + "."
+		return "The language model is too busy to answer at the moment.", "Please ask again in " + patience(err) + ", with /retry."
 	case providers.KindAuth, providers.KindBilling:
-		return "I cannot use my language model: its account needs the attention of whoever runs me. Please ask again later."
+		return "I cannot use my language model: its account needs the attention of whoever runs me.", "Please ask again later, with /retry."
 	case providers.KindContextOverflow:
-		return "This conversation has grown too long for the language model. /new starts a fresh one."
+		return "This conversation has grown too long for the language model.", "/new starts a fresh one."
 	case providers.KindInvalidRequest:
-		return "The language model did not accept this conversation. /new starts a fresh one; whoever runs me finds the reason in the log."
+		return "The language model did not accept this conversation.", "/new starts a fresh one; whoever runs me finds the reason in the log."
 	case providers.KindUnreachable:
-		return "I cannot reach my language model at the moment. Please ask again in a little while."
+		return "I cannot reach my language model at the moment.", "Please ask again in a little while, with /retry."
 	case providers.KindTimeout:
-		return "The language model took too long to answer. Please ask again."
+		return "The language model took too long to answer.", "Please ask again, with /retry."
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return "That took longer than I am allowed to spend on one answer, so I stopped. Please ask again, perhaps for less at once."
+		return "That took longer than I am allowed to spend on one answer, so I stopped.", "Please ask again, with /retry or for less at once."
 	}
-	return "Something went wrong on my side and I could not answer. Please ask again."
+	return "Something went wrong on my side and I could not answer.", "Please ask again, with /retry."
 }
 
 // patience is how long the model wants to be left alone.

@@ -237,7 +237,8 @@ func TestFailureLeavesAValidHistoryAndAKindWord(t *testing.T) {
 		if len(out.History) != 2 || out.History[1].Message.Role != providers.RoleAssistant {
 			t.Errorf("history after %v: %+v", err, out.History)
 		}
-		if word := Apology(got); word == "" || strings.Contains(word, "internal detail") {
+		word := Apology(got)
+		if again := strings.Contains(word, "ask again"); word == "" || strings.Contains(word, "internal detail") || again != strings.Contains(word, "/retry") {
 			t.Errorf("Apology(%v) = %q", err, word)
 		}
 	}

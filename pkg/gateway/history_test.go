@@ -69,7 +69,7 @@ func TestRetryAsksTheLastQuestionAgain(t *testing.T) {
 		again := r.ch.from("1", "a", "/retry")
 		again.Group = true
 		r.say(again)
-		r.wantTexts("1", textNoRetry, "I cannot reach my language model at the moment. Please ask again in a little while.", "<Name a: why?>")
+		r.wantTexts("1", textNoRetry, "I cannot reach my language model at the moment. Please ask again in a little while, with /retry.", "<Name a: why?>")
 		h, _ := r.store.History(t.Context(), "fake:1", 10)
 		if len(h) != 2 || h[0].Message.Content != "Name a: why?" {
 			t.Errorf("history: %+v", h)

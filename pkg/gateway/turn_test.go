@@ -142,7 +142,7 @@ func TestModelFailureIsSaidOnceAndKindly(t *testing.T) {
 		})
 		r := start(t, model)
 		r.say(r.ch.from("1", "a", "hello"))
-		r.wantTexts("1", "The language model is too busy to answer at the moment. Please ask again in a minute.")
+		r.wantTexts("1", "The language model is too busy to answer at the moment. Please ask again in a minute, with /retry.")
 	})
 }
 
