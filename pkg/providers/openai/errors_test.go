@@ -106,11 +106,15 @@ func TestRetryAfterForms(t *testing.T) {
 		"fraction":           {http.Header{"Retry-After": {"2.5"}}, 2500 * time.Millisecond, 2750 * time.Millisecond},
 		"milliseconds first": {http.Header{"Retry-After": {"60"}, "Retry-After-Ms": {"1500"}}, 1500 * time.Millisecond, 1650 * time.Millisecond},
 		"date":               {http.Header{"Retry-After": {"Sat, 01 Jan 2000 00:00:09 GMT"}}, 9 * time.Second, 9900 * time.Millisecond},
-		"date in the past":   {http.Header{"Retry-After": {"Sat, 01 Jan 1999 00:00:00 GMT"}}, 250 * time.Millisecond, 750 * time.Millisecond},
-		"negative":           {http.Header{"Retry-After": {"-5"}}, 250 * time.Millisecond, 750 * time.Millisecond},
-		"nonsense":           {http.Header{"Retry-After": {"soon"}}, 250 * time.Millisecond, 750 * time.Millisecond},
-		"none":               {nil, 250 * time.Millisecond, 750 * time.Millisecond},
-		"at the cap":         {http.Header{"Retry-After": {"60"}}, time.Minute, 66 * time.Second},
+		"by the server's clock": {
+			http.Header{"Retry-After": {"Wed, 25 Nov 2026 10:00:09 GMT"}, "Date": {"Wed, 25 Nov 2026 10:00:00 GMT"}},
+			9 * time.Second, 9900 * time.Millisecond,
+		},
+		"date in the past": {http.Header{"Retry-After": {"Sat, 01 Jan 1999 00:00:00 GMT"}}, 250 * time.Millisecond, 750 * time.Millisecond},
+		"negative":         {http.Header{"Retry-After": {"-5"}}, 250 * time.Millisecond, 750 * time.Millisecond},
+		"nonsense":         {http.Header{"Retry-After": {"soon"}}, 250 * time.Millisecond, 750 * time.Millisecond},
+		"none":             {nil, 250 * time.Millisecond, 750 * time.Millisecond},
+		"at the cap":       {http.Header{"Retry-After": {"60"}}, time.Minute, 66 * time.Second},
 	}
 	for name, c := range cases {
 		for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {

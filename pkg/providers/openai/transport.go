@@ -83,7 +83,8 @@ func (t *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// retryAfter reads Retry-After-Ms, and Retry-After in seconds or as a date.
+// retryAfter reads Retry-After-Ms, and Retry-After in seconds or as a date. That
+// is of the server's clock, which Date tells; ours, now, may be another.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if d, ok := number(h.Get("Retry-After-Ms"), time.Millisecond); ok {
 		return d
@@ -93,6 +94,9 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 		return d
 	}
 	if at, err := http.ParseTime(v); err == nil {
+		if date, err := http.ParseTime(h.Get("Date")); err == nil {
+			now = date
+		}
 		return max(at.Sub(now), 0)
 	}
 	return 0
