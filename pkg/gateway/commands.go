@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func (g *Gateway) command(ctx context.Context, row store.Inbound) {
 	g.note(ctx, row.Message, g.obey(row))
 }
 
-// obey does an immediate command and returns what ends it. It does not block
+// obey does an immediate command and returns what ends it. It does not block much
 // for longer than a write to the ledger.
 func (g *Gateway) obey(row store.Inbound) store.Tx {
 	m, tx := row.Message, store.Tx{}
@@ -155,22 +156,28 @@ func setZone(m bus.InboundMessage) (string, store.Tx) {
 // what the sender has waiting there.
 func (g *Gateway) stop(row store.Inbound) (string, store.Tx) {
 	m := row.Message
-	turn, waiting, more := g.lanes.cancel(m.Address, m.Principal, row.Seq)
-	tx := store.Tx{Done: waiting}
+	h := g.lanes.cancel(m.Address, m.Principal, row.Seq)
+	waiting, err := g.waitingOf(row, h.behind)
+	if err != nil {
+		g.log.Error("cannot read waiting messages", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
+	}
+	waiting = append(waiting, h.waiting...)
+	tx := store.Tx{Done: append(waiting, h.answers...)}
 	for _, t := range g.cfg.Tools.Outstanding(m.Channel, m.ChatID) {
 		tx.Tasks = append(tx.Tasks, store.Task{ID: t.Call.Key(), State: store.TaskDelivered}) // nobody waits for it any more
 	}
 	tasks := g.cfg.Tools.CancelOutstanding(m.Channel, m.ChatID)
 	var what []string
-	if turn {
+	if h.turn != "" {
 		what = append(what, "my answer")
+		tx.Facts = []store.Fact{{Key: stoppedFact(m.Address), Value: h.turn}}
 	}
 	if tasks > 0 {
 		what = append(what, count(tasks, "background task"))
 	}
 	switch {
-	case more:
-		what = append(what, "all waiting messages of yours")
+	case err != nil: // they are set aside when they can be read
+		what = append(what, "whatever of yours waits")
 	case len(waiting) > 0:
 		what = append(what, count(len(waiting), "waiting message")+" of yours")
 	}
@@ -178,6 +185,34 @@ func (g *Gateway) stop(row store.Inbound) (string, store.Tx) {
 		return "There is nothing to stop.", tx
 	}
 	return "Stopped: " + strings.Join(what, ", ") + ".", tx
+}
+
+// stoppedFact is the key of the turn that was stopped last in a conversation. What
+// /stop has said holds from then on, also if the process ends before the turn has.
+func stoppedFact(at bus.Address) string { return "gateway/stopped/" + at.String() }
+
+// waitingOf returns which of the messages behind, in the ledger, the /stop in row
+// ends.
+func (g *Gateway) waitingOf(row store.Inbound, behind []int64) (seqs []int64, err error) {
+	const page = 1024
+	m := row.Message
+	for len(behind) > 0 {
+		rows, err := g.cfg.Store.Waiting(g.work, m.Address, behind[0]-1, page)
+		if err != nil {
+			return seqs, err
+		}
+		for _, r := range rows {
+			if _, ok := slices.BinarySearch(behind, r.Seq); ok && setAside(r, m.Principal, row.Seq) {
+				seqs = append(seqs, r.Seq)
+			}
+		}
+		if len(rows) < page {
+			break
+		}
+		read, _ := slices.BinarySearch(behind, rows[len(rows)-1].Seq+1)
+		behind = behind[read:]
+	}
+	return seqs, nil
 }
 
 func count(n int, what string) string {

@@ -49,7 +49,7 @@ func (g *Gateway) pastCommand(j *job) store.Tx {
 		}
 		return g.closing(row, textForgot, store.Tx{Forget: session})
 	case cmdCompact:
-		return g.compactNow(j.ctx, row)
+		return g.compactNow(j)
 	}
 	return g.closing(row, textFresh, store.Tx{Reset: session})
 }
@@ -82,17 +82,21 @@ func (g *Gateway) retry(j *job) bool {
 		g.log.Error("cannot take back a turn", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
 		text = textNoLedger
 	}
+	if g.lanes.settle(j) {
+		text = "" // /stop has answered
+	}
 	g.finish(*m, "", g.closing(*row, text, store.Tx{}))
 	return false
 }
 
-func (g *Gateway) compactNow(ctx context.Context, row store.Inbound) store.Tx {
+func (g *Gateway) compactNow(j *job) store.Tx {
+	row := j.rows[len(j.rows)-1]
 	m := row.Message
-	defer g.typing(ctx, m.Address)()
-	limited, cancel := g.inTime(ctx)
+	defer g.typing(j.ctx, m.Address)()
+	limited, cancel := g.inTime(j.ctx)
 	defer cancel()
 	draft, err := g.cfg.Agent.Compact(limited, m.SessionKey, true)
-	if errors.Is(context.Cause(ctx), agent.ErrStopped) {
+	if g.lanes.settle(j) {
 		return g.closing(row, "", store.Tx{}) // /stop has answered
 	}
 	if errors.Is(err, agent.ErrNothingToCompact) {
@@ -101,7 +105,7 @@ func (g *Gateway) compactNow(ctx context.Context, row store.Inbound) store.Tx {
 	if err == nil {
 		var s store.Summary
 		var ok bool
-		if s, ok, err = g.cfg.Agent.Settle(ctx, draft); ok && err == nil {
+		if s, ok, err = g.cfg.Agent.Settle(j.ctx, draft); ok && err == nil {
 			return g.closing(row, textCompact, store.Tx{Summaries: []store.Summary{s}})
 		}
 	}

@@ -135,22 +135,31 @@ func (l *lanes) with(addr bus.Address, change func(*lane)) {
 	}
 }
 
-// cancel ends the running turn of a conversation and takes out what principal
-// has waiting there up to the message with Seq at. more means that what waits in
-// the ledger is set aside as well, when it is read.
-func (l *lanes) cancel(addr bus.Address, principal string, at int64) (turn bool, seqs []int64, more bool) {
+// halted is what a /stop has found in a conversation.
+type halted struct {
+	turn    string  // the turn that ran, "" if none
+	answers []int64 // the messages of that turn
+	waiting []int64 // what waited in memory
+	behind  []int64 // what waits in the ledger only, whoever has written it
+}
+
+// cancel ends the running turn of a conversation, unless its answer is on its
+// way already, and takes out what principal has waiting there up to the message
+// with Seq at. What waits in the ledger is set aside as well, when it is read.
+func (l *lanes) cancel(addr bus.Address, principal string, at int64) (h halted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ln, ok := l.m[addr]
 	if !ok {
-		return false, nil, false
+		return h
 	}
-	if ln.running != nil {
-		ln.running.stopped = true
-		ln.running.cancel(agent.ErrStopped)
-		turn = true
+	if j := ln.running; j != nil && !j.settled {
+		j.stopped = true
+		j.cancel(agent.ErrStopped)
+		h.turn, h.answers = j.id, seqs(j.rows)
 	}
-	if more = len(ln.behind) > 0; more {
+	if len(ln.behind) > 0 {
+		h.behind = slices.Clone(ln.behind)
 		if ln.stopped == nil {
 			ln.stopped = make(map[string]int64)
 		}
@@ -159,14 +168,23 @@ func (l *lanes) cancel(addr bus.Address, principal string, at int64) (turn bool,
 	kept := ln.waiting[:0]
 	for _, row := range ln.waiting {
 		if setAside(row, principal, at) {
-			seqs = append(seqs, row.Seq)
+			h.waiting = append(h.waiting, row.Seq)
 			continue
 		}
 		kept = append(kept, row)
 	}
 	clear(ln.waiting[len(kept):])
 	ln.waiting = kept
-	return turn, seqs, more
+	return h
+}
+
+// settle decides what a job comes to: whether a /stop has ended it. One that
+// comes later finds nothing to stop.
+func (l *lanes) settle(j *job) (stopped bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	j.settled = true
+	return j.stopped
 }
 
 // setAside reports whether principal's /stop with Seq at ends a message.
@@ -242,8 +260,10 @@ type job struct {
 	resume *store.Turn
 	ctx    context.Context //nolint:containedctx // /stop may come before the worker has begun
 	cancel context.CancelCauseFunc
+	id     string // of the turn
 
 	stopped bool // a /stop has come
+	settled bool // none counts any more
 	edits   int
 	amended map[int64]*store.Inbound // rows whose text has changed since; nil: taken back
 }
@@ -292,6 +312,9 @@ func (l *lanes) next(ln *lane) step {
 // ready gives a job what /stop ends it with; l.mu is held.
 func (l *lanes) ready(ln *lane, j *job) *job {
 	j.ctx, j.cancel = context.WithCancelCause(l.g.work)
+	if j.id = turnID(j.rows[len(j.rows)-1].Message); j.resume != nil {
+		j.id = j.resume.ID
+	}
 	if j.turn() || j.rows[len(j.rows)-1].Message.Command == cmdCompact {
 		ln.running = j
 	}

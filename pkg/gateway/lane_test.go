@@ -107,7 +107,7 @@ func TestStopReachesWhatWaitsInTheLedger(t *testing.T) {
 		}
 		r.say(r.ch.from("1", "a", "/stop"), r.ch.from("1", "a", "after"))
 		synctest.Wait()
-		if got := r.ch.texts("1"); !slices.Contains(got, "Stopped: my answer, all waiting messages of yours.") {
+		if got := r.ch.texts("1"); !slices.Contains(got, "Stopped: my answer, 192 waiting messages of yours.") {
 			t.Errorf("sent %q", got)
 		}
 		time.Sleep(time.Hour)

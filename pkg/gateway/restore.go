@@ -86,12 +86,18 @@ func (g *Gateway) restoreLanes(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("gateway: read the messages of a turn: %w", err)
 		}
+		stopped, err := g.cfg.Store.Fact(ctx, stoppedFact(t.Address))
+		if err != nil {
+			return fmt.Errorf("gateway: read what was stopped: %w", err)
+		}
 		poison := strike(t)
 		switch {
 		case len(rows) == 0: // nothing is left to answer
 			tx.End = append(tx.End, t.ID)
+		case stopped == t.ID:
+			closeTurn(&tx, t, rows, textStopped)
 		case poison:
-			g.setTurnAside(&tx, *t, rows)
+			g.setTurnAside(&tx, t, rows)
 		default:
 			tx.Marks = append(tx.Marks, t.Mark)
 			resumed = append(resumed, resumedTurn{*t, rows})
@@ -181,21 +187,29 @@ func suspect(t *store.Turn) bool { return t != nil && t.Mark.Strikes > maxStrike
 
 // setTurnAside ends a turn that ended the process while it ran alone, and tells
 // its sender.
-func (g *Gateway) setTurnAside(tx *store.Tx, t store.Turn, rows []store.Inbound) {
+func (g *Gateway) setTurnAside(tx *store.Tx, t *store.Turn, rows []store.Inbound) {
 	m := rows[len(rows)-1].Message
 	g.counts.turnsAside.Add(1)
 	g.log.Error("a turn that ended the process while it ran alone is set aside", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", t.ID)
-	now := time.Now()
-	entry := func(role, text string) store.Entry {
-		return store.Entry{Session: m.SessionKey, Turn: t.ID, Message: providers.Message{Role: role, Content: text}, Time: now}
-	}
-	tx.End = append(tx.End, t.ID)
-	tx.Done = append(tx.Done, seqs(rows)...)
-	tx.History = append(tx.History, entry(providers.RoleUser, agent.Question(messages(rows))), entry(providers.RoleAssistant, "("+textSetAside+")"))
+	closeTurn(tx, t, rows, "("+textSetAside+")")
 	tx.Send = append(tx.Send, g.outgoing(m, "aside", insteadOf(m, textSetAside))...)
 }
 
-const textSetAside = "I stopped working each time I tried to answer this, so I have set it aside. Please ask in another way."
+const (
+	textSetAside = "I stopped working each time I tried to answer this, so I have set it aside. Please ask in another way."
+	textStopped  = "(stopped by the person before the answer was finished)"
+)
+
+// closeTurn ends a turn with words, which only the model reads, for its answer.
+func closeTurn(tx *store.Tx, t *store.Turn, rows []store.Inbound, words string) {
+	session, now := rows[len(rows)-1].Message.SessionKey, time.Now()
+	entry := func(role, text string) store.Entry {
+		return store.Entry{Session: session, Turn: t.ID, Message: providers.Message{Role: role, Content: text}, Time: now}
+	}
+	tx.End = append(tx.End, t.ID)
+	tx.Done = append(tx.Done, seqs(rows)...)
+	tx.History = append(tx.History, entry(providers.RoleUser, agent.Question(messages(rows))), entry(providers.RoleAssistant, words))
+}
 
 func messages(rows []store.Inbound) []bus.InboundMessage {
 	list := make([]bus.InboundMessage, len(rows))

@@ -74,13 +74,12 @@ func (j *job) turn() bool {
 // turn runs the agent for a job and commits what came of it.
 func (g *Gateway) turn(j *job) {
 	m := j.rows[len(j.rows)-1].Message
-	state := &turnState{id: turnID(m), msg: m}
+	state := &turnState{id: j.id, msg: m}
 	began := time.Now()
-	t := agent.Turn{ID: state.id, Started: began}
+	t := agent.Turn{ID: j.id, Started: began}
 	if j.resume != nil {
-		state.id, t.ID, t.Steps, t.Started = j.resume.ID, j.resume.ID, j.resume.Steps, j.resume.Started
-	}
-	if j.resume == nil {
+		t.Steps, t.Started = j.resume.Steps, j.resume.Started
+	} else {
 		failpoint.Hit("turn/before-begin")
 		g.cfg.Store.Post(store.Tx{Begin: begin(state, j.rows, began)})
 		failpoint.Hit("turn/after-begin")
@@ -90,7 +89,7 @@ func (g *Gateway) turn(j *job) {
 		g.finish(m, state.id, store.Tx{End: []string{state.id}})
 		return
 	}
-	stopped := errors.Is(context.Cause(j.ctx), agent.ErrStopped)
+	stopped := g.lanes.settle(j)
 	left := err != nil && !stopped && g.work.Err() != nil
 	if left || !g.finish(m, state.id, g.ending(j, state, out, err, stopped)) {
 		g.log.Warn("turn interrupted by the end of the daemon, it stays in the ledger",
@@ -303,12 +302,11 @@ func (g *Gateway) finish(m bus.InboundMessage, turn string, tx store.Tx) bool {
 // giveUp ends a job that panicked, with an apology.
 func (g *Gateway) giveUp(j *job) {
 	m := j.rows[len(j.rows)-1].Message
-	id := turnID(m)
-	if j.resume != nil {
-		id = j.resume.ID
+	tx := store.Tx{End: []string{j.id}, Done: seqs(j.rows)}
+	if !g.lanes.settle(j) {
+		tx.Send = g.outgoing(m, "panic", insteadOf(m, agent.Apology(nil)))
 	}
-	tx := store.Tx{End: []string{id}, Done: seqs(j.rows), Send: g.outgoing(m, "panic", insteadOf(m, agent.Apology(nil)))}
-	if g.finish(m, id, tx) {
+	if g.finish(m, j.id, tx) {
 		g.counts.turnsFailed.Add(1)
 	}
 }
