@@ -1,9 +1,12 @@
 package sqlite
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -303,6 +306,7 @@ func (l *ledger) file(t *testing.T) string {
 func TestWriterCleansUp(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(start)) // its clock begins before there were ledgers
 		s := fresh(t, dir, Options{Durability: Fast})
 		lane := bus.Address{Channel: "c", ChatID: "1"}
 		for n := range 300 {
@@ -330,4 +334,94 @@ func TestWriterCleansUp(t *testing.T) {
 		}
 		shut(t, s)
 	})
+}
+
+// Rows that a wrong clock has stamped are as old as what was written next.
+func TestWhatAWrongClockHasStamped(t *testing.T) {
+	counts := []string{
+		"SELECT count(*) FROM inbox WHERE body IS NOT NULL", "SELECT count(*) FROM inbox", "SELECT count(*) FROM turns",
+		"SELECT count(*) FROM steps", "SELECT count(*) FROM outbox", "SELECT count(*) FROM tasks", "SELECT count(*) FROM history",
+	}
+	for name, wrong := range map[string]time.Time{"1970": time.Unix(60, 0), "last year": start.AddDate(-1, 0, 0), "a year ahead": start.AddDate(1, 0, 0)} {
+		t.Run(name, func(t *testing.T) {
+			l, s := held(t), newSweeper(Retention{Journal: dayLong, Dedupe: dayLong, History: dayLong})
+			for n := range manyRows {
+				l.writeAt(t, wrong, store.Tx{Admit: []bus.InboundMessage{{ID: fmt.Sprint("open", n)}}})
+			}
+			const some = 20
+			for n := range some {
+				l.wholeTurn(t, wrong, fmt.Sprint("wrong", n))
+			}
+			l.wholeTurn(t, start, "right")
+			left := func(when string, after time.Duration, want ...int64) {
+				t.Helper()
+				s.swept(t, l, start.Add(after))
+				for i, query := range counts {
+					if got := l.count(t, query); got != want[i] {
+						t.Errorf("%s: %s: %d, not %d", when, query, got, want[i])
+					}
+				}
+			}
+			const all = some + 1
+			left("before it is time", dayLong-time.Minute, manyRows+all, manyRows+all, all, 2*all, all, all, all)
+			l.wholeTurn(t, start.Add(dayLong), "new") // the newest row of a table stays
+			left("at last", 2*dayLong-time.Minute, manyRows+1, manyRows+1, 1, 2, 1, 1, 1)
+		})
+	}
+}
+
+// What is done while a sweep goes on is young, whatever lies around it.
+func TestWhatIsDoneDuringASweepStays(t *testing.T) {
+	l, s := held(t), newSweeper(Retention{})
+	l.wholeTurn(t, time.Unix(60, 0), "wrong")
+	open := l.writeAt(t, start, store.Tx{Admit: []bus.InboundMessage{{ID: "open"}}}).admitted
+	for n := range sweepRows {
+		l.wholeTurn(t, time.Unix(60, 0), fmt.Sprint("wrong", n))
+	}
+	for n := range sweepRows {
+		l.wholeTurn(t, start, fmt.Sprint("right", n))
+	}
+	now := start.Add(8 * dayLong)
+	if _, err := s.step(l, now); err != nil {
+		t.Fatal(err)
+	}
+	l.writeAt(t, now, store.Tx{Done: open})
+	s.swept(t, l, now)
+	if n := l.count(t, "SELECT count(*) FROM inbox WHERE body IS NOT NULL"); n != 1 {
+		t.Errorf("%d texts are left", n)
+	}
+}
+
+// A clock that leaps ahead is not believed at once, and never one that comes back.
+func TestLeapOfTheClock(t *testing.T) {
+	const year = 365 * dayLong
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	s := newSweeper(Retention{})
+	s.began = start
+	for _, c := range []struct {
+		up, off time.Duration // since the start, and how far the clock is ahead
+		steady  bool
+		said    int
+	}{
+		{longestSweep, 0, true, 0},
+		{2 * longestSweep, 50 * time.Minute, true, 0}, // who was asleep
+		{time.Hour, year, false, 1},
+		{time.Hour + longestSweep, year, false, 1},
+		{time.Hour + 2*longestSweep, 0, false, 1}, // it came back
+		{2*time.Hour - 1, 0, false, 1},
+		{2 * time.Hour, 0, true, 1},
+		{3 * time.Hour, -56 * year, true, 1},
+		{3*time.Hour + longestSweep, 0, false, 2}, // and was put right
+		{4*time.Hour + longestSweep, 0, true, 2},
+		{5 * time.Hour, 2 * dayLong, false, 3}, // and this is the right one
+		{6 * time.Hour, 2 * dayLong, true, 3},
+	} {
+		if got := s.steady(start.Add(c.up+c.off), c.up, log); got != c.steady {
+			t.Errorf("after %v, %v ahead: steady is %t", c.up, c.off, got)
+		}
+		if n := strings.Count(said.String(), "leapt ahead"); n != c.said {
+			t.Errorf("after %v it was said %d times", c.up, n)
+		}
+	}
 }

@@ -209,7 +209,11 @@ func (w *writer) rest() time.Duration {
 		}
 		return w.sweep.every
 	}
-	more, err := w.sweep.step(w.ledger, time.Now())
+	now := time.Now()
+	if !w.sweep.steady(now, now.Sub(w.sweep.opened), w.log) {
+		return w.sweep.every
+	}
+	more, err := w.sweep.step(w.ledger, now)
 	switch {
 	case err != nil:
 		w.setHealth(fmt.Errorf("clean up: %w", err))
