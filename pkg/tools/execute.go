@@ -40,6 +40,11 @@ func (r *ToolRegistry) Execute(ctx context.Context, name string, args map[string
 // called after ExecuteWithContext returned. Its context carries the values of
 // the call and is not cancelled.
 func (r *ToolRegistry) ExecuteWithContext(ctx context.Context, name string, args map[string]interface{}, channel, chatID string, asyncCallback AsyncCallback) *ToolResult {
+	return r.run(ctx, r.table().byName[name], r.newCall(ctx, name, channel, chatID), args, asyncCallback)
+}
+
+// newCall makes the state of a call that no loop asks for.
+func (r *ToolRegistry) newCall(ctx context.Context, name, channel, chatID string) *callState {
 	call := newCallState(ctx, channel, chatID)
 	call.core, call.Tool = r.core, name
 	if id, ok := nestedID(ctx); ok {
@@ -47,7 +52,7 @@ func (r *ToolRegistry) ExecuteWithContext(ctx context.Context, name string, args
 	} else if call.ID == "" {
 		call.ID = newCallID()
 	}
-	return r.run(ctx, r.table().byName[name], call, args, asyncCallback)
+	return call
 }
 
 // run is the one way a tool is executed. e is nil for an unknown name.

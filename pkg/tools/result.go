@@ -9,6 +9,9 @@ type ToolResult struct {
 	IsError bool   `json:"is_error"`           // the call failed
 	Async   bool   `json:"async"`              // work goes on and ends in the callback
 	Err     error  `json:"-"`                  // for the log; the model reads it only if ForLLM is empty
+
+	// Data is the outcome for programs; neither the model nor the person sees it.
+	Data map[string]interface{} `json:"data,omitempty"`
 }
 
 // NewToolResult returns a result for the model.
