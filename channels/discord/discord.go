@@ -79,7 +79,8 @@ type Channel struct {
 	dialer    *websocket.Dialer
 	pace      *rate.Limiter // of catching up
 	status    atomic.Pointer[status]
-	ended     atomic.Bool // Run has returned
+	ended     atomic.Bool            // Run has returned
+	self      atomic.Pointer[string] // the bot's user id, once it was asked for
 }
 
 // What the gateway may ask of it.
@@ -217,9 +218,20 @@ type createMessage struct {
 }
 
 // Send implements channels.Channel. The key goes along as an enforced nonce:
-// sent again within a few minutes, Discord answers with the first message. It
-// pings nobody, not even the author of the message it quotes.
+// sent again within a few minutes, Discord answers with the first message. Later
+// it is looked for first. It pings nobody, not even the author of the message it
+// quotes.
 func (c *Channel) Send(ctx context.Context, m bus.OutboundMessage) (bus.Receipt, error) {
+	if mayBeForgotten(m.Since) {
+		id, err := c.look(ctx, m)
+		c.afterRun()
+		if err != nil {
+			return bus.Receipt{}, fmt.Errorf("discord: look for what was sent: %w", err)
+		}
+		if id != "" {
+			return bus.Receipt{MessageID: id, Time: time.Now()}, nil
+		}
+	}
 	body := &createMessage{
 		Content:      m.Text,
 		Nonce:        m.Key,

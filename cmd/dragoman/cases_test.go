@@ -283,7 +283,7 @@ func busy(r providerstest.Request) providerstest.Response {
 // Wherever in a turn with every kind of tool the process is killed, and once
 // more while it recovers, the conversation comes to its end: every text once (or
 // again where it had been accepted without a receipt, which the log says; not on
-// Discord, which recognises it for a few minutes), no tool twice that was not
+// Discord, where it is recognised or found), no tool twice that was not
 // made for it, a result or the news that there is none, and a history that the
 // model's API accepts.
 func TestCaseKilledAtEveryWrite(t *testing.T) {
@@ -341,7 +341,7 @@ func (h *house) killedAt(n int) (killed bool) {
 		if want := []string{"final", "re: hello", "re: now", "said", "⏰ tea"}; !slices.Equal(once, want) || texts[len(texts)-1] != "re: now" {
 			h.Errorf("%s was sent %q", chat, texts)
 		}
-		if doubled := len(texts) - 6; doubled > 0 && (!twice || strings.HasPrefix(chat, "discord") && outage == 0) {
+		if doubled := len(texts) - 6; doubled > 0 && (!twice || strings.HasPrefix(chat, "discord")) {
 			h.Errorf("%s saw something twice: %q", chat, texts)
 		}
 		if h.counted[chat] > 1 {

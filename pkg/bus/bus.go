@@ -166,6 +166,16 @@ type OutboundMessage struct {
 	// Text is Markdown as models write it. Before it reaches an adapter it has
 	// been split so that it fits one platform message.
 	Text string `json:"text"`
+
+	// The rest is filled in by whoever sends, for a channel that can look whether
+	// the message has arrived already.
+
+	// Since is from when on the message may have been sent without our hearing of
+	// it; zero: it has not been.
+	Since time.Time `json:"since,omitzero"`
+	// After is the platform's id of a message that was delivered in the
+	// conversation before this one; "" if none is known.
+	After string `json:"after,omitempty"`
 }
 
 // Receipt is the platform's word that a message was delivered.

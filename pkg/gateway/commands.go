@@ -77,7 +77,7 @@ func (g *Gateway) command(ctx context.Context, row store.Inbound) {
 	g.note(ctx, row.Message, g.obey(row))
 }
 
-// obey does an immediate command and returns what ends it. It does not block much
+// obey does an immediate command and returns what ends it. It does not block
 // for longer than a write to the ledger.
 func (g *Gateway) obey(row store.Inbound) store.Tx {
 	m, tx := row.Message, store.Tx{}

@@ -31,7 +31,9 @@ func (g *Gateway) restore(ctx context.Context) error {
 		return fmt.Errorf("gateway: read background tasks: %w", err)
 	}
 	unsent = slices.DeleteFunc(unsent, func(row store.Outbound) bool { return g.left(row.Message.Address) })
-	g.logUnsent(unsent)
+	if err := g.suspectSent(ctx, unsent); err != nil {
+		return err
+	}
 	g.senders.enqueue(unsent)
 	if err := g.restoreLanes(ctx); err != nil {
 		return err
@@ -53,16 +55,22 @@ func (g *Gateway) left(at bus.Address) bool {
 	return true
 }
 
-// logUnsent says which messages an earlier process left without a receipt. It
-// may have sent them: a receipt is not waited for. A platform that recognises a
-// repetition shows them once all the same.
-func (g *Gateway) logUnsent(rows []store.Outbound) {
-	for _, row := range rows {
-		m := row.Message
+// suspectSent takes note of the messages that an earlier process left without a
+// receipt. It may have sent them: a receipt is not waited for. A platform that
+// recognises a repetition shows them once all the same.
+func (g *Gateway) suspectSent(ctx context.Context, rows []store.Outbound) error {
+	for i, row := range rows {
+		m := &rows[i].Message
+		after, err := g.cfg.Store.Fact(ctx, sentFact(m.Address))
+		if err != nil {
+			return fmt.Errorf("gateway: read what was sent last: %w", err)
+		}
+		m.Since, m.After = row.Created, after
 		g.counts.maybeTwice.Add(1)
 		g.log.Warn("message without a receipt, sending it again", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", row.Turn,
 			"may_appear_twice", true)
 	}
+	return nil
 }
 
 // restoreLanes takes up turns that did not end and messages that wait.

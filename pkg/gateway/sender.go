@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"sort"
 	"strconv"
 	"sync"
@@ -36,7 +38,10 @@ type senders struct {
 	running  sync.WaitGroup
 }
 
-type outLane struct{ queue []store.Outbound } // by Seq
+type outLane struct {
+	queue []store.Outbound // by Seq
+	last  string           // the id of what was delivered last; only its goroutine looks
+}
 
 type outcome struct {
 	receipt bus.Receipt
@@ -233,7 +238,7 @@ func (s *senders) run(addr bus.Address, ln *outLane) {
 		row := ln.queue[0]
 		ln.queue = ln.queue[1:]
 		s.mu.Unlock()
-		s.deliver(row)
+		s.deliver(ln, row)
 	}
 }
 
@@ -246,8 +251,9 @@ const (
 
 // deliver sends one row and does not return before it is delivered, given up,
 // or the senders stop.
-func (s *senders) deliver(row store.Outbound) {
+func (s *senders) deliver(ln *outLane, row store.Outbound) {
 	g, m := s.g, row.Message
+	m.After = cmp.Or(ln.last, m.After)
 	p := g.ports[m.Channel]
 	// Tries are counted by the time they take: what the clock says of a row that
 	// an earlier process wrote may be wrong.
@@ -261,7 +267,7 @@ func (s *senders) deliver(row store.Outbound) {
 		receipt, err := s.attempt(p, m)
 		if err == nil {
 			failpoint.Hit("send/accepted")
-			s.settle(row, receipt)
+			s.settle(ln, row, receipt)
 			failpoint.Hit("send/after")
 			g.counts.sent.Add(1)
 			g.log.Info("delivered", "channel", m.Channel, "chat_id", m.ChatID, "message_id", receipt.MessageID, "turn_id", row.Turn, "duration", time.Since(began))
@@ -276,6 +282,9 @@ func (s *senders) deliver(row store.Outbound) {
 		if errors.Is(err, channels.ErrPermanent) || time.Since(since) > sendMaxAge {
 			s.giveUp(row, err)
 			return
+		}
+		if m.Since.IsZero() && !errors.Is(err, channels.ErrNotReady) {
+			m.Since = began
 		}
 		wait := s.afterFailure(row, err, pause)
 		if errors.Is(err, channels.ErrNotReady) {
@@ -345,11 +354,25 @@ func (s *senders) giveUp(row store.Outbound, err error) {
 	s.enqueue(res.Queued)
 }
 
-// settle writes that a row was delivered and tells who waits for that.
-func (s *senders) settle(row store.Outbound, r bus.Receipt) {
-	s.g.cfg.Store.Post(store.Tx{Receipts: []store.Receipt{{Key: row.Message.Key, Result: r}}})
-	s.report(row.Message.Key, outcome{receipt: r})
+// settle writes that a row was delivered and tells who waits for that. If the
+// same text waits behind it, the next start has to know that this one was not it.
+func (s *senders) settle(ln *outLane, row store.Outbound, r bus.Receipt) {
+	m := row.Message
+	ln.last = r.MessageID
+	s.mu.Lock()
+	again := slices.ContainsFunc(ln.queue, func(next store.Outbound) bool { return next.Message.Text == m.Text })
+	s.mu.Unlock()
+	tx := store.Tx{Receipts: []store.Receipt{{Key: m.Key, Result: r}}}
+	if again {
+		tx.Facts = []store.Fact{{Key: sentFact(m.Address), Value: r.MessageID}}
+	}
+	s.g.cfg.Store.Post(tx)
+	s.report(m.Key, outcome{receipt: r})
 }
+
+// sentFact is the key of the message in a conversation that was delivered last
+// while the same text waited behind it.
+func sentFact(at bus.Address) string { return "gateway/sent/" + at.String() }
 
 // report tells who waits for the outcome of a key, if anybody does.
 func (s *senders) report(key string, o outcome) (told bool) {

@@ -290,6 +290,12 @@ func (s *Server) FailReads(channelID string, n, status int) {
 	s.faultReads(channelID, n, res)
 }
 
+// RefuseReads answers the next n looks at a channel's messages with 403: the bot
+// may not read there.
+func (s *Server) RefuseReads(channelID string, n int) {
+	s.faultReads(channelID, n, refuse(&apiError{status: 403, Code: CodeMissingAccess, Message: "Missing Access"}))
+}
+
 func (s *Server) faultReads(channelID string, n int, res response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
