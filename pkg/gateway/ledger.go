@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dragoman-chat/dragoman/pkg/agent"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 )
@@ -50,6 +51,29 @@ func (g *Gateway) apply(ctx context.Context, tx store.Tx) (res store.Result, err
 		return err
 	})
 	return res, err
+}
+
+// runKey is the key of the context of a turn's run, which whoever stops the turn
+// ends.
+type runKey struct{}
+
+// untilStopped is how long something that the turn in ctx does may wait for the
+// ledger, whatever time ctx has: until the person stops the turn, or the daemon.
+func (g *Gateway) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
+	run, ok := ctx.Value(runKey{}).(context.Context)
+	if !ok {
+		return g.work, func() {}
+	}
+	until, cancel := context.WithCancel(g.work)
+	stop := context.AfterFunc(run, func() {
+		if errors.Is(context.Cause(run), agent.ErrStopped) {
+			cancel()
+		}
+	})
+	return until, func() {
+		stop()
+		cancel()
+	}
 }
 
 // insist repeats a write until it succeeds or the daemon stops, whatever the

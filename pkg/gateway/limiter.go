@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/dragoman-chat/dragoman/channels"
+	"github.com/dragoman-chat/dragoman/pkg/bus"
 )
 
 // keyedLimiter is a set of token buckets by key. A bucket that is full again is
@@ -103,4 +106,41 @@ func (o *onceSet) forget(keys []string) {
 		delete(o.young, key)
 		delete(o.old, key)
 	}
+}
+
+func (s *senders) ratesFor(p *port, to bus.Address) (r channels.Rates) {
+	if p.rater == nil {
+		return r
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			s.g.panicked(to, v)
+		}
+	}()
+	return p.rater.RatesFor(to)
+}
+
+// window gives a token bucket that never lets more than n through in any
+// window: what it holds when full and what flows in meanwhile add up to n.
+func window(n float64) (limit rate.Limit, burst int) {
+	burst = max(int(n/10), 1)
+	return rate.Limit(max(n-float64(burst), n/2)), burst
+}
+
+// spare takes what the account's rate has left for something that may as well
+// not be sent, and reports whether there was anything.
+func (s *senders) spare(p *port, to bus.Address) bool {
+	s.mu.Lock()
+	paused := time.Now().Before(s.paused[to.Channel])
+	s.mu.Unlock()
+	if paused {
+		return false
+	}
+	r := s.ratesFor(p, to)
+	if r.GlobalPerSec <= 0 {
+		return true
+	}
+	limit, burst := window(r.GlobalPerSec)
+	wait, _ := s.rates.try("all/"+to.Channel, limit, burst)
+	return wait == 0
 }

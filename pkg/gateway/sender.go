@@ -126,7 +126,9 @@ func (g *Gateway) PublishOutbound(ctx context.Context, m bus.OutboundMessage) (b
 	var over bool
 	// How long the caller waits for the platform says nothing of the ledger: what
 	// is not stored is neither queued nor refused.
-	err := g.patiently(g.work, func() (err error) { //nolint:contextcheck // likewise
+	until, end := g.untilStopped(ctx)
+	defer end()
+	err := g.patiently(until, func() (err error) { //nolint:contextcheck // likewise
 		res, err = g.cfg.Store.Apply(context.WithoutCancel(ctx), store.Tx{Send: rows})
 		if err == nil && len(res.Queued) == 0 { // known: it may have been sent already
 			receipt, over, err = g.cfg.Store.ReceiptFor(context.WithoutCancel(ctx), key)
@@ -420,25 +422,6 @@ func (s *senders) clearance(p *port, to bus.Address) bool {
 	return true
 }
 
-func (s *senders) ratesFor(p *port, to bus.Address) (r channels.Rates) {
-	if p.rater == nil {
-		return r
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			s.g.panicked(to, v)
-		}
-	}()
-	return p.rater.RatesFor(to)
-}
-
-// window gives a token bucket that never lets more than n through in any
-// window: what it holds when full and what flows in meanwhile add up to n.
-func window(n float64) (limit rate.Limit, burst int) {
-	burst = max(int(n/10), 1)
-	return rate.Limit(max(n-float64(burst), n/2)), burst
-}
-
 func (s *senders) ending() bool {
 	select {
 	case <-s.stopping:
@@ -465,24 +448,6 @@ func (s *senders) doze(d time.Duration) {
 	case <-t.C:
 	case <-s.stopping:
 	}
-}
-
-// spare takes what the account's rate has left for something that may as well
-// not be sent, and reports whether there was anything.
-func (s *senders) spare(p *port, to bus.Address) bool {
-	s.mu.Lock()
-	paused := time.Now().Before(s.paused[to.Channel])
-	s.mu.Unlock()
-	if paused {
-		return false
-	}
-	r := s.ratesFor(p, to)
-	if r.GlobalPerSec <= 0 {
-		return true
-	}
-	limit, burst := window(r.GlobalPerSec)
-	wait, _ := s.rates.try("all/"+to.Channel, limit, burst)
-	return wait == 0
 }
 
 // sleep waits for d, or returns false at once when the senders stop.

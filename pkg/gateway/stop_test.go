@@ -13,6 +13,7 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 	"github.com/dragoman-chat/dragoman/pkg/store/mem"
+	"github.com/dragoman-chat/dragoman/pkg/tools"
 )
 
 // The tests whose name begins with TestCase are named in docs/cases.md.
@@ -217,4 +218,49 @@ func TestStopClaimsNothingOfOthers(t *testing.T) {
 			t.Errorf("sent %q", got)
 		}
 	})
+}
+
+// recovering is a full disk on which there is room already for what has to do
+// with a /stop.
+type recovering struct{ *ill }
+
+func (s recovering) Apply(ctx context.Context, tx store.Tx) (store.Result, error) {
+	if len(tx.Admit) > 0 || len(tx.Facts) > 0 && tx.Facts[0].Key != illFact {
+		return s.Store.Apply(ctx, tx)
+	}
+	return s.ill.Apply(ctx, tx)
+}
+
+// What a tool wants to say while the disk is full is not said any more once its
+// turn has been stopped, however long ago the tool gave up waiting.
+func TestStopEndsWhatWaitsForTheLedger(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, time.Minute} {
+		t.Run(after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ledger := newIll()
+				var g *Gateway
+				tool := funcTool(func(ctx context.Context) *tools.ToolResult {
+					ledger.set(true)
+					ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+					defer cancel()
+					if _, err := g.PublishOutbound(ctx, out("1", "k", "said")); err == nil {
+						t.Error("it was sent")
+					}
+					return tools.NewToolResult("over")
+				})
+				r := start(t, fakeModel(toolThen), withTool(tool), on(recovering{ledger}))
+				g = r.Gateway
+				r.say(r.ch.from("1", "a", "hi"))
+				time.Sleep(after)
+				r.say(r.ch.from("1", "a", "/stop"))
+				r.wantTexts("1", "Stopped: my answer.")
+				ledger.set(false)
+				time.Sleep(time.Minute)
+				r.wantTexts("1", "Stopped: my answer.")
+				if open := left(t, ledger); open != "" {
+					t.Errorf("still open: %s", open)
+				}
+			})
+		})
+	}
 }

@@ -136,7 +136,8 @@ func (g *Gateway) answerRows(j *job, t *agent.Turn, state *turnState) (agent.Out
 	for {
 		waits := g.counts.ledgerWaits.Load()
 		g.prepare(t, state, j.rows)
-		out, err := g.runAgent(context.WithValue(j.ctx, turnStateKey{}, state), state.msg, *t, j.resume)
+		ctx := context.WithValue(context.WithValue(j.ctx, runKey{}, j.ctx), turnStateKey{}, state)
+		out, err := g.runAgent(ctx, state.msg, *t, j.resume)
 		if err == nil || g.work.Err() != nil {
 			return out, err
 		}
