@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/dragoman-chat/dragoman/pkg/agent"
 	"github.com/dragoman-chat/dragoman/pkg/store"
@@ -17,7 +18,7 @@ const maxEdits = 3
 
 // amend gives a waiting message its new text, or takes it out. The turn that is
 // answering it begins again, see again. What waits in the ledger only has
-// changed there.
+// changed there, but may have been read just before.
 func (l *lanes) amend(row store.Inbound, deleted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,6 +34,16 @@ func (l *lanes) amend(row store.Inbound, deleted bool) {
 			ln.waiting = append(ln.waiting[:i], ln.waiting[i+1:]...)
 		} else {
 			ln.waiting[i] = row
+		}
+		return
+	}
+	if _, ok := slices.BinarySearch(ln.behind, row.Seq); ok {
+		if ln.amended == nil {
+			ln.amended = make(map[int64]*store.Inbound)
+		}
+		ln.amended[row.Seq] = &row
+		if deleted {
+			ln.amended[row.Seq] = nil
 		}
 		return
 	}

@@ -36,10 +36,11 @@ type lanes struct {
 type lane struct {
 	addr    bus.Address
 	waiting []store.Inbound
-	behind  []int64          // what waits only in the ledger, by Seq; none of it is in waiting
-	stopped map[string]int64 // by principal: what waits in the ledger up to this Seq is set aside
-	told    bool             // the conversation knows that it has to wait
-	owed    []owed           // ends of messages that could not be stored
+	behind  []int64                  // what waits only in the ledger, by Seq; none of it is in waiting
+	stopped map[string]int64         // by principal: what waits in the ledger up to this Seq is set aside
+	amended map[int64]*store.Inbound // of those, what has changed meanwhile; nil: taken back
+	told    bool                     // the conversation knows that it has to wait
+	owed    []owed                   // ends of messages that could not be stored
 	resumed []resumedTurn
 	chores  []func() // what is done between two turns
 
@@ -355,9 +356,14 @@ func (l *lanes) fill(ln *lane, rows []store.Inbound, to int64) (commands []store
 	defer l.mu.Unlock()
 	for _, row := range rows {
 		_, ours := slices.BinarySearch(ln.behind, row.Seq)
+		news, changed := ln.amended[row.Seq]
+		if news != nil {
+			row = *news
+		}
 		at, stopped := ln.stopped[row.Message.Principal]
 		switch {
 		case !ours: // on its way here from its admission
+		case changed && news == nil: // taken back
 		case stopped && setAside(row, row.Message.Principal, at):
 			done = append(done, row.Seq)
 		case immediate(row.Message):
@@ -374,7 +380,7 @@ func (l *lanes) fill(ln *lane, rows []store.Inbound, to int64) (commands []store
 	read, _ := slices.BinarySearch(ln.behind, to+1)
 	ln.behind = ln.behind[read:]
 	if len(ln.behind) == 0 {
-		ln.behind, ln.stopped, ln.told = nil, nil, false
+		ln.behind, ln.stopped, ln.amended, ln.told = nil, nil, nil, false
 	}
 	return commands, done
 }

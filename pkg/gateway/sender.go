@@ -128,7 +128,7 @@ func (g *Gateway) PublishOutbound(ctx context.Context, m bus.OutboundMessage) (b
 	// is not stored is neither queued nor refused.
 	until, end := g.untilStopped(ctx)
 	defer end()
-	err := g.patiently(until, func() (err error) { //nolint:contextcheck // likewise
+	err := g.patiently(until, func() (err error) {
 		res, err = g.cfg.Store.Apply(context.WithoutCancel(ctx), store.Tx{Send: rows})
 		if err == nil && len(res.Queued) == 0 { // known: it may have been sent already
 			receipt, over, err = g.cfg.Store.ReceiptFor(context.WithoutCancel(ctx), key)
