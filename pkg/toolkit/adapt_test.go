@@ -1,0 +1,152 @@
+package toolkit_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/toolkit"
+	"github.com/dragoman-chat/dragoman/pkg/tools"
+	"github.com/dragoman-chat/dragoman/pkg/tools/toolstest"
+)
+
+// panicHandler is a log that panics.
+type panicHandler struct{ slog.Handler }
+
+func (panicHandler) Enabled(context.Context, slog.Level) bool { panic("in the log") }
+
+func badLogger() *slog.Logger { return slog.New(panicHandler{slog.DiscardHandler}) }
+
+func TestOutcomesThereAndBack(t *testing.T) {
+	data := map[string]interface{}{"n": 1}
+	for name, tc := range map[string]struct {
+		outcome toolkit.ToolResult
+		model   string // reads
+	}{
+		"success":      {toolkit.ToolResult{Success: true, Content: "x", Data: data}, "x"},
+		"failure":      {toolkit.ToolResult{Error: "no"}, "no"},
+		"with content": {toolkit.ToolResult{Error: "exit status 1", Content: "output", Data: data}, "exit status 1\noutput"},
+	} {
+		result := toolkit.FromOutcome(tc.outcome)
+		if result.ForLLM != tc.model || result.IsError == tc.outcome.Success {
+			t.Errorf("%s: the model reads %+v", name, result)
+		}
+		if back := toolkit.ToOutcome(result); !reflect.DeepEqual(back, tc.outcome) {
+			t.Errorf("%s: %+v comes back as %+v", name, tc.outcome, back)
+		}
+	}
+	// What somebody on the way cut out stays out.
+	cut := toolkit.FromOutcome(toolkit.ToolResult{Error: "exit status 1", Content: "the secret"})
+	cut.ForLLM = "exit status 1\n***"
+	if got := toolkit.ToOutcome(cut); got.Content != "" || got.Error != cut.ForLLM {
+		t.Errorf("got %+v", got)
+	}
+	for _, tc := range []struct {
+		result *tools.ToolResult
+		want   toolkit.ToolResult
+	}{
+		{nil, toolkit.ToolResult{Error: "The tool failed and did not say why."}},
+		{&tools.ToolResult{IsError: true}, toolkit.ToolResult{Error: "The tool failed and did not say why."}},
+		{(&tools.ToolResult{IsError: true}).WithError(errDisk), toolkit.ToolResult{Error: errDisk.Error()}},
+		{tools.UserResult("x"), toolkit.ToolResult{Success: true, Content: "x"}},
+	} {
+		if got := toolkit.ToOutcome(tc.result); !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%+v becomes %+v", tc.result, got)
+		}
+	}
+}
+
+// A tool of this package passes the kit of the other.
+func TestAdaptedToolsPassTheKit(t *testing.T) {
+	schema := map[string]interface{}{
+		"type":       "object",
+		"properties": map[string]interface{}{"path": map[string]interface{}{"type": "string", "description": "Where"}},
+		"required":   []string{"path"},
+	}
+	toolstest.Check(t, toolkit.Adapt(&fake{name: "find", schema: schema, run: func(_ context.Context, params map[string]interface{}) (toolkit.ToolResult, error) {
+		path, ok := params["path"].(string)
+		if !ok {
+			return toolkit.ToolResult{}, errors.New("path is required")
+		}
+		return good("found " + path), nil
+	}}), toolstest.Args(map[string]interface{}{"path": "a"}))
+}
+
+// scripted is a model that calls a tool and then answers with its result.
+type scripted struct{ tool string }
+
+func (s scripted) Chat(_ context.Context, messages []providers.Message, _ []providers.ToolDefinition, _ string, _ map[string]interface{}) (*providers.LLMResponse, error) {
+	if last := messages[len(messages)-1]; last.Role == providers.RoleTool {
+		return &providers.LLMResponse{Content: last.Content, FinishReason: providers.FinishStop}, nil
+	}
+	return &providers.LLMResponse{ToolCalls: []providers.ToolCall{{ID: "1", Name: s.tool}}, FinishReason: providers.FinishToolCalls}, nil
+}
+
+// One registry serves requests and models, with tools of both kinds.
+func TestOneRegistryForBoth(t *testing.T) {
+	core := tools.NewToolRegistry()
+	r := toolkit.Over(core)
+	if err := r.Register(&fake{name: "ours", run: func(context.Context, map[string]interface{}) (toolkit.ToolResult, error) {
+		return toolkit.ToolResult{Content: "output", Error: "exit status 1"}, nil
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := tools.RunToolLoop(t.Context(), tools.ToolLoopConfig{Provider: scripted{"ours"}, Tools: core, MaxIterations: 2},
+		[]providers.Message{{Role: providers.RoleUser, Content: "go"}}, "test", "1")
+	if err != nil || answer.Content != "exit status 1\noutput" {
+		t.Errorf("the model reads %+v, %v", answer, err)
+	}
+
+	core.Register(tools.Func("theirs", "Belongs to the other package", func(_ context.Context, in struct {
+		City string `json:"city"`
+	},
+	) *tools.ToolResult {
+		return tools.NewToolResult("rain in " + in.City)
+	}))
+	theirs, ok := r.Get("theirs")
+	if !ok || theirs.Name() != "theirs" || theirs.JSONSchema()["type"] != "object" {
+		t.Fatalf("got %v, %v", theirs, ok)
+	}
+	result, err := theirs.Execute(t.Context(), map[string]interface{}{"city": "Bergen"})
+	if err != nil || result.Content != "rain in Bergen" || result.Metadata.ToolName != "theirs" {
+		t.Errorf("got %+v, %v", result, err)
+	}
+	if result, err := theirs.Execute(t.Context(), nil); result.Success || err == nil {
+		t.Errorf("the arguments are not checked: %+v, %v", result, err)
+	}
+}
+
+// The outcome of a tool that works in the background is that of its work.
+func TestBackgroundWorkIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := tools.NewToolRegistry()
+		core.Register(tools.AsyncFunc("slow", "Works in the background", func(ctx context.Context, _ struct{}, report tools.AsyncCallback) *tools.ToolResult {
+			tools.Go(ctx, func(ctx context.Context) {
+				select {
+				case <-time.After(time.Minute):
+					report(ctx, tools.NewToolResult("done"))
+				case <-ctx.Done():
+				}
+			})
+			return tools.AsyncResult("started")
+		}))
+		r := toolkit.Over(core)
+		if result, err := r.Execute(t.Context(), toolkit.ToolRequest{Name: "slow"}); result.Content != "done" || err != nil || result.Metadata.ExecutionTime != time.Minute {
+			t.Errorf("got %+v, %v", result, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		result, err := r.Execute(ctx, toolkit.ToolRequest{Name: "slow"})
+		if result.Success || !errors.Is(err, context.DeadlineExceeded) || result.Metadata.ExecutionTime != time.Second {
+			t.Errorf("got %+v, %v", result, err)
+		}
+		if err := core.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
