@@ -44,6 +44,10 @@ type ToolCall struct {
 	Function  *FunctionCall          `json:"function,omitempty"`
 	Name      string                 `json:"name,omitempty"`
 	Arguments map[string]interface{} `json:"arguments,omitempty"`
+
+	// Invalid says, to the model, why a call could not be read; such a call is
+	// answered with it and not run. Providers set it, "" for a good call.
+	Invalid string `json:"invalid,omitempty"`
 }
 
 // FunctionCall is the wire form of a call.

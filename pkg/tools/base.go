@@ -1,6 +1,9 @@
 package tools
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+)
 
 // Tool is something the model can call.
 type Tool interface {
@@ -69,6 +72,25 @@ type PerCallTool interface {
 type IdempotentTool interface {
 	Tool
 	Idempotent() bool
+}
+
+// LoopBreaker is a Tool that can end the loop: it says that the work is done, or
+// that a person has to answer first. IsLoopBreaking is asked once, when the tool
+// is registered. The loop ends when such a tool was run and did not fail; what
+// the model would read of the result is then the loop's Content, and its ForUser
+// is not used. Checkpoint hears of its beginning only; one that is idempotent is
+// run again when the loop is resumed, and ends it again.
+type LoopBreaker interface {
+	Tool
+	IsLoopBreaking() bool
+}
+
+// RawExecutor is a Tool that takes the arguments as the model wrote them, which
+// keeps large numbers and the order of keys. They have been checked like those
+// of Execute, which is not called then. arguments is always a JSON object.
+type RawExecutor interface {
+	Tool
+	ExecuteRaw(ctx context.Context, arguments json.RawMessage) *ToolResult
 }
 
 // ToolToSchema describes a tool in the form OpenAI-style APIs take:

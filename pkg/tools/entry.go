@@ -22,6 +22,7 @@ type entry struct {
 	executor AsyncExecutor // takes its callback with the call
 	canAsync bool          // may report back later
 	repeats  bool          // may be run twice for one call
+	breaks   bool          // ends the loop
 	ttl      time.Duration // 0: the registry's
 
 	// The legacy setters, wherever in a chain of decorators they are, and the
@@ -77,11 +78,13 @@ func (e *entry) classify() {
 	if p, ok := As[PerCallTool](e.tool); ok {
 		e.perCall = true
 		fresh := p.ForCall()
+		e.breaks = breaksLoop(fresh)
 		_, executor := fresh.(AsyncExecutor)
 		_, async := As[AsyncTool](fresh)
 		e.canAsync = executor || async
 		return
 	}
+	e.breaks = breaksLoop(e.tool)
 	e.ctxTool, _ = As[ContextualTool](e.tool)
 	e.metaTool, _ = As[MetadataAwareTool](e.tool)
 	// Only the outermost tool's own ExecuteAsync counts: calling that of a
@@ -90,6 +93,11 @@ func (e *entry) classify() {
 		e.asyncTool, _ = As[AsyncTool](e.tool)
 	}
 	e.canAsync = e.executor != nil || e.asyncTool != nil
+}
+
+func breaksLoop(tool Tool) bool {
+	t, ok := As[LoopBreaker](tool)
+	return ok && t.IsLoopBreaking()
 }
 
 // hasSetters reports whether the tool keeps something about a call in itself.

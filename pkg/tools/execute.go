@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -113,7 +114,7 @@ func (c *core) runPlain(ctx context.Context, e *entry, call *callState, args map
 	}
 	defer h.leave()
 	e.prepare(call)
-	result := e.tool.Execute(ctx, args)
+	result := call.execute(ctx, e.tool, args)
 	if e.async != nil && result != nil && result.Async {
 		e.async.unowned(c.ttl(ctx, e))
 	}
@@ -154,7 +155,7 @@ func (c *core) runTicketed(ctx context.Context, e *entry, call *callState, args 
 	if e.executor != nil {
 		result = e.executor.ExecuteAsync(ctx, args, t.deliver)
 	} else {
-		result = e.tool.Execute(ctx, args)
+		result = call.execute(ctx, e.tool, args)
 	}
 	return result
 }
@@ -167,7 +168,24 @@ func (e *entry) invoke(ctx context.Context, call *callState, args map[string]int
 	if p, ok := e.tool.(PerCallTool); ok {
 		return runFresh(ctx, p.ForCall(), args)
 	}
-	return e.tool.Execute(ctx, args)
+	return call.execute(ctx, e.tool, args)
+}
+
+// execute runs a tool that takes no callback with the call. Only the outermost
+// tool's own ExecuteRaw counts, as with ExecuteAsync.
+func (s *callState) execute(ctx context.Context, tool Tool, args map[string]interface{}) *ToolResult {
+	t, ok := tool.(RawExecutor)
+	if !ok {
+		return tool.Execute(ctx, args)
+	}
+	if strings.HasPrefix(strings.TrimSpace(s.raw), "{") && json.Valid([]byte(s.raw)) {
+		return t.ExecuteRaw(ctx, json.RawMessage(s.raw))
+	}
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return ErrorResult("Invalid arguments for " + s.Tool + ": they are not JSON.").WithError(err)
+	}
+	return t.ExecuteRaw(ctx, raw)
 }
 
 // runFresh runs an instance that belongs to one call.
@@ -186,7 +204,7 @@ func runFresh(ctx context.Context, tool Tool, args map[string]interface{}) *Tool
 		t.SetMetadata(maps.Clone(call.Metadata))
 	}
 	if call.ticket == nil {
-		return tool.Execute(ctx, args)
+		return call.execute(ctx, tool, args)
 	}
 	if t, ok := tool.(AsyncExecutor); ok {
 		return t.ExecuteAsync(ctx, args, call.ticket.deliver)
@@ -194,7 +212,7 @@ func runFresh(ctx context.Context, tool Tool, args map[string]interface{}) *Tool
 	if t, ok := As[AsyncTool](tool); ok {
 		t.SetCallback(call.ticket.deliver)
 	}
-	return tool.Execute(ctx, args)
+	return call.execute(ctx, tool, args)
 }
 
 // maxNamed bounds how many tools an answer to a wrong name lists.

@@ -47,7 +47,7 @@ type RecordKind string
 const (
 	RecordReply RecordKind = "reply" // the model replied
 	RecordBegin RecordKind = "begin" // a call is about to run
-	RecordEnd   RecordKind = "end"   // a call has its result
+	RecordEnd   RecordKind = "end"   // a call has its result, and the loop goes on
 )
 
 // Record is one step of the loop, for Checkpoint.
@@ -97,11 +97,12 @@ const (
 	StopMaxIterations StopReason = "max_iterations"
 	StopCancelled     StopReason = "cancelled"
 	StopError         StopReason = "error"
+	StopTool          StopReason = "tool:" // with the name of the LoopBreaker behind it
 )
 
 // ToolLoopResult is how the loop ended.
 type ToolLoopResult struct {
-	Content    string // the final text; "" when MaxIterations was reached without FinalAnswer
+	Content    string // the final text, of the model or of a LoopBreaker; "" when MaxIterations was reached without FinalAnswer
 	Iterations int    // rounds with the model, those before a resumption included
 
 	StopReason StopReason

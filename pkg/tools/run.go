@@ -23,7 +23,8 @@ const (
 )
 
 // RunToolLoop asks the model, runs the tools it calls, gives it their results
-// and asks again, until it replies without calls or MaxIterations is reached.
+// and asks again, until it replies without calls, a LoopBreaker was run or
+// MaxIterations is reached.
 //
 // messages is the conversation so far, system and user messages included; the
 // slice is not changed. If it ends in calls that have no results yet, those are
@@ -76,7 +77,7 @@ var errCheckpoint = errors.New("the step could not be recorded")
 
 func (l *loop) run(ctx context.Context, pending []providers.ToolCall) error {
 	if len(pending) > 0 {
-		if err := l.calls(ctx, l.cfg.Rounds, pending, l.cfg.Finish); err != nil {
+		if err := l.calls(ctx, l.cfg.Rounds, pending, l.cfg.Finish); err != nil || l.res.StopReason != "" {
 			return err
 		}
 	}
@@ -89,7 +90,7 @@ func (l *loop) run(ctx context.Context, pending []providers.ToolCall) error {
 			l.res.Content, l.res.StopReason = reply.Content, StopAnswer
 			return nil
 		}
-		if err := l.calls(ctx, round, reply.ToolCalls, finish); err != nil {
+		if err := l.calls(ctx, round, reply.ToolCalls, finish); err != nil || l.res.StopReason != "" {
 			return err
 		}
 	}
@@ -188,7 +189,8 @@ type ProviderPanicError struct {
 func (e *ProviderPanicError) Error() string { return fmt.Sprintf("the provider panicked: %v", e.Value) }
 
 // calls runs the calls of one reply in order. Every one gets an answer, also
-// when an error or the end of ctx keeps it from being run.
+// when an error, the end of ctx or a LoopBreaker before it keeps it from being
+// run.
 func (l *loop) calls(ctx context.Context, round int, calls []providers.ToolCall, finish string) error {
 	for i, tc := range calls {
 		if ctx.Err() != nil {
@@ -202,6 +204,10 @@ func (l *loop) calls(ctx context.Context, round int, calls []providers.ToolCall,
 			}
 			l.leave(calls[i:], textNotRun)
 			return err
+		}
+		if l.res.StopReason != "" {
+			l.leave(calls[i+1:], textNotRun)
+			return nil
 		}
 	}
 	return nil
@@ -243,7 +249,13 @@ func (l *loop) call(ctx context.Context, round int, tc providers.ToolCall, finis
 
 	m := providers.Message{Role: providers.RoleTool, Content: resultText(result), ToolCallID: tc.ID}
 	l.add(m)
-	err = l.checkpoint(ctx, Record{Kind: RecordEnd, Round: round, Call: call.Call, Message: m, Result: result, Took: took})
+	if e != nil && e.breaks && !result.IsError {
+		// Its end is the end of the run and not recorded apart: a run that is
+		// resumed before that comes to the same end by running it again.
+		l.res.StopReason, l.res.Content = StopTool+StopReason(e.name), m.Content
+	} else {
+		err = l.checkpoint(ctx, Record{Kind: RecordEnd, Round: round, Call: call.Call, Message: m, Result: result, Took: took})
+	}
 	l.event(Event{Kind: EventToolEnd, Round: round, Call: call.Call, Result: result, Duration: took})
 	return true, err
 }
@@ -262,6 +274,8 @@ func (l *loop) execute(ctx context.Context, e *entry, tc providers.ToolCall, cal
 	switch {
 	case finish == providers.FinishLength || finish == providers.FinishContentFilter:
 		return ErrorResult(textCut)
+	case tc.Invalid != "":
+		return ErrorResult(tc.Invalid)
 	case tools == nil:
 		return ErrorResult(textNoTools)
 	case tc.Name == "":
@@ -272,6 +286,9 @@ func (l *loop) execute(ctx context.Context, e *entry, tc providers.ToolCall, cal
 		return ErrorResult(textBadJSON)
 	}
 	call.core = tools.core
+	if tc.Function != nil {
+		call.raw = tc.Function.Arguments
+	}
 	var cb AsyncCallback
 	if e != nil && e.canAsync && l.cfg.AsyncCallback != nil {
 		cb = l.cfg.AsyncCallback(call.Call)
