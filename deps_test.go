@@ -25,6 +25,7 @@ var layers = map[string][]string{
 	"pkg/providers": {},
 	"channels":      {"pkg/bus"},
 	"pkg/tools":     {"pkg/bus", "pkg/providers"},
+	"pkg/toolkit":   {"pkg/tools", "pkg/tools/builtin"}, // the one that brings the built-in tools with it
 	"pkg/store":     {"pkg/bus", "pkg/providers"},
 	"pkg/state":     {"pkg/bus", "pkg/store"},
 	"pkg/agent":     {"pkg/bus", "pkg/providers", "pkg/store", "pkg/tools"},
@@ -33,11 +34,6 @@ var layers = map[string][]string{
 
 // contracts are the layers an adapter may know.
 var contracts = []string{"channels", "pkg/bus", "pkg/config", "pkg/failpoint", "pkg/logger", "pkg/providers", "pkg/state", "pkg/store", "pkg/tools"}
-
-// exceptions are imports of an adapter by something else than cmd.
-var exceptions = map[string][]string{
-	"pkg/toolkit": {"pkg/tools", "pkg/tools/builtin"},
-}
 
 // sdks says who may import a library that stands for one technology. The load
 // test's bare mode talks through the same clients as the daemon.
@@ -123,9 +119,6 @@ func within(p string, folders []string) bool {
 func TestImportsGoOneWay(t *testing.T) {
 	for _, p := range list(t) {
 		allowed, layer := layers[p.ImportPath]
-		if more, ok := exceptions[p.ImportPath]; ok {
-			allowed, layer = append(slices.Clone(contracts), more...), true
-		}
 		for _, in := range p.Imports {
 			switch {
 			case !ours(in):
@@ -152,9 +145,8 @@ func TestImportsGoOneWay(t *testing.T) {
 func TestEveryPackageHasAPlace(t *testing.T) {
 	for _, p := range list(t) {
 		_, layer := layers[p.ImportPath]
-		_, exception := exceptions[p.ImportPath]
 		top := p.ImportPath == strings.TrimSuffix(module, "/")
-		if !top && !layer && !exception && !isKit(p.ImportPath) && !isAdapter(p.ImportPath) && !strings.HasPrefix(p.ImportPath, "cmd/") {
+		if !top && !layer && !isKit(p.ImportPath) && !isAdapter(p.ImportPath) && !strings.HasPrefix(p.ImportPath, "cmd/") {
 			t.Errorf("%s is in none of the tables of this test: say what it may import", p.ImportPath)
 		}
 		if slices.Contains(refused, p.Name) || slices.Contains(refused, path.Base(p.ImportPath)) {
