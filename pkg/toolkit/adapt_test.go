@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,7 +74,7 @@ func TestAdaptedToolsPassTheKit(t *testing.T) {
 		if !ok {
 			return toolkit.ToolResult{}, errors.New("path is required")
 		}
-		return good("found " + path), nil
+		return toolkit.ToolResult{Success: true, Content: "found " + path, Data: map[string]interface{}{"lines": 7}}, nil
 	}}), toolstest.Args(map[string]interface{}{"path": "a"}))
 }
 
@@ -118,6 +119,36 @@ func TestOneRegistryForBoth(t *testing.T) {
 	}
 	if result, err := theirs.Execute(t.Context(), nil); result.Success || err == nil {
 		t.Errorf("the arguments are not checked: %+v, %v", result, err)
+	}
+}
+
+// legacy is a tool of package tools that keeps the conversation in a field.
+type legacy struct{ chat string }
+
+func (*legacy) Name() string                       { return "legacy" }
+func (*legacy) Description() string                { return "Says in which chat it is" }
+func (*legacy) Parameters() map[string]interface{} { return nil }
+func (l *legacy) SetContext(_, chatID string)      { l.chat = chatID }
+func (l *legacy) Execute(context.Context, map[string]interface{}) *tools.ToolResult {
+	return tools.NewToolResult(l.chat)
+}
+
+func TestConversationsOfABatchDoNotCross(t *testing.T) {
+	core := tools.NewToolRegistry()
+	core.Register(&legacy{})
+	reqs := make([]toolkit.ToolRequest, 64)
+	for i := range reqs {
+		id := strconv.Itoa(i)
+		reqs[i] = toolkit.ToolRequest{ID: id, Name: "legacy", Channel: "test", ChatID: id}
+	}
+	batch, err := toolkit.Over(core).ExecuteBatch(t.Context(), reqs)
+	if err != nil || len(batch.Results) != len(reqs) {
+		t.Fatal(batch.Errors, err)
+	}
+	for id, result := range batch.Results {
+		if result.Content != id {
+			t.Errorf("the request of %s was run for %q", id, result.Content)
+		}
 	}
 }
 
