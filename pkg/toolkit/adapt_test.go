@@ -1,11 +1,13 @@
 package toolkit_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +60,35 @@ func TestOutcomesThereAndBack(t *testing.T) {
 	} {
 		if got := toolkit.ToOutcome(tc.result); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%+v becomes %+v", tc.result, got)
+		}
+	}
+}
+
+// Below this package a failure has one text and its cause; the log gets the
+// cause, and not what the model reads.
+func TestFailuresBelow(t *testing.T) {
+	var log bytes.Buffer
+	core := tools.NewToolRegistryWith(tools.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for name, tc := range map[string]struct {
+		outcome toolkit.ToolResult
+		err     error
+		model   string // reads
+		log     string // has
+	}{
+		"cause":   {toolkit.ToolResult{Error: "private"}, errDisk, "private", errDisk.Error()},
+		"error":   {toolkit.ToolResult{Error: "private"}, nil, "private", "reported a failure"},
+		"content": {toolkit.ToolResult{Content: "private"}, nil, "private", "reported a failure"},
+	} {
+		log.Reset()
+		core.Register(toolkit.Adapt(&fake{name: name, run: func(context.Context, map[string]interface{}) (toolkit.ToolResult, error) {
+			return tc.outcome, tc.err
+		}}))
+		result := core.Execute(t.Context(), name, nil)
+		if result.ForLLM != tc.model || !result.IsError || tc.err != nil && !errors.Is(result.Err, tc.err) {
+			t.Errorf("%s: got %+v", name, result)
+		}
+		if text := log.String(); !strings.Contains(text, tc.log) || strings.Contains(text, "private") {
+			t.Errorf("%s: the log has %s", name, text)
 		}
 	}
 }

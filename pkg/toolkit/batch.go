@@ -3,6 +3,7 @@ package toolkit
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,11 +12,10 @@ import (
 // batchParallel is how many requests of a batch run at once.
 const batchParallel = 4
 
-// BatchResult is the outcome of a batch. Its keys are the requests' IDs; a
-// request without one has the name of its tool, or, if that is not unique in
-// the batch, the name and its index: "read_file_2". Where neither is given,
-// parameters["id"] counts as the ID, and is not passed on, unless the tool's
-// schema has such a parameter.
+// BatchResult is the outcome of a batch. Its keys are the requests' IDs. Of a
+// request without one, parameters["id"] is the ID and is not passed on, unless
+// the tool's schema has such a parameter. Without either, the key is the tool's
+// name, or, if that is not unique in the batch, name and index: "read_file_2".
 type BatchResult struct {
 	Results   map[string]ToolResult `json:"results"` // of every request
 	Errors    map[string]error      `json:"errors"`  // ToolErrors, of those that failed
@@ -76,13 +76,8 @@ func (r *Registry) jobs(reqs []ToolRequest) []job {
 	for i, req := range reqs {
 		if id, ok := req.Parameters["id"].(string); ok && req.ID == "" && id != "" && r.lacksID(req.Name) {
 			req.ID = id
-			params := make(map[string]interface{}, len(req.Parameters))
-			for k, v := range req.Parameters {
-				if k != "id" {
-					params[k] = v
-				}
-			}
-			req.Parameters = params
+			req.Parameters = maps.Clone(req.Parameters)
+			delete(req.Parameters, "id")
 		}
 		jobs[i].req = req
 		taken[req.Name]++
@@ -113,7 +108,7 @@ func (r *Registry) lacksID(name string) bool {
 		_, has := properties["id"]
 		return !has && (ok || all == nil)
 	}
-	return false
+	return true // there is no such tool
 }
 
 // link connects the jobs, and returns why they cannot be run.
@@ -129,7 +124,7 @@ func (b *batch) link() error {
 		for _, key := range b.jobs[i].req.DependsOn {
 			on, ok := byKey[key]
 			if !ok {
-				return fmt.Errorf("%q depends on %q, which is not in the batch", b.jobs[i].req.ID, key)
+				return fmt.Errorf("%q depends on %q, which is not in the batch: name a request by its ID", b.jobs[i].req.ID, key)
 			}
 			b.jobs[i].waits++
 			b.jobs[on].then = append(b.jobs[on].then, i)

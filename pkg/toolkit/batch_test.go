@@ -40,7 +40,7 @@ func TestBatchKeys(t *testing.T) {
 		"parameter":               {[]toolkit.ToolRequest{{Name: "a", Parameters: with("x")}, {Name: "closed", Parameters: with("y")}}, []string{"x", "y"}},
 		"the tool's own":          {[]toolkit.ToolRequest{{Name: "hasid", Parameters: with("x")}, {Name: "odd", Parameters: with("y")}}, []string{"hasid", "odd"}},
 		"ID before parameter":     {[]toolkit.ToolRequest{{ID: "x", Name: "a", Parameters: with("y")}}, []string{"x"}},
-		"no such tool":            {[]toolkit.ToolRequest{{Name: "none", Parameters: with("x")}}, []string{"none"}},
+		"no such tool":            {[]toolkit.ToolRequest{{Name: "none", Parameters: with("x")}}, []string{"x"}},
 		"nothing":                 {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestBatchKeys(t *testing.T) {
 				t.Errorf("the keys are %q, want %q", got, tc.want)
 			}
 			for key, result := range batch.Results {
-				if !result.Success != (result.Metadata.ToolName == "none") {
+				if result.Success == (result.Metadata.ToolName == "none") {
 					t.Errorf("%s: %+v", key, result)
 				}
 				if params := result.Metadata.Parameters; name == "parameter" && len(params) != 0 {

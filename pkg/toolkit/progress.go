@@ -32,7 +32,7 @@ type updatesKey struct{}
 // WithProgress returns a context whose requests send their updates to updates;
 // the tools say how far they have come with tools.Progress. A request sends
 // nothing after its outcome is there. Nobody waits for the reader: an update
-// that finds the channel full is dropped, so give it room.
+// that finds the channel full is dropped, the last one too, so give it room.
 func WithProgress(ctx context.Context, updates chan<- ProgressUpdate) context.Context {
 	return context.WithValue(ctx, updatesKey{}, updates)
 }

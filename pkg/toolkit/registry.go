@@ -105,8 +105,9 @@ func (r *Registry) run(ctx context.Context, req ToolRequest) (result ToolResult,
 	return ToOutcome(done), done.Err
 }
 
-// ExecuteAsync runs a request on a goroutine of its own. The channel gets
-// exactly one result and is then closed; nobody has to read it.
+// ExecuteAsync runs a request on a goroutine of its own, any number of them at
+// once. The channel gets exactly one result and is then closed; nobody has to
+// read it.
 func (r *Registry) ExecuteAsync(ctx context.Context, req ToolRequest) <-chan ToolResult {
 	results := make(chan ToolResult, 1)
 	r.launch(ctx, req, func(result ToolResult, _ error) {
