@@ -109,8 +109,8 @@ func (p *poller) run(ctx context.Context) error {
 		case err != nil:
 			err = p.rest(ctx, err)
 		case len(updates) > 0:
-			p.healthy()
 			err = p.store(ctx, updates)
+			p.healthy() // whoever waits for that finds what came
 		default:
 			p.healthy()
 			if long && time.Since(start) < minPoll {

@@ -57,6 +57,7 @@ type port struct {
 	limiter channels.TextLimiter
 	rater   channels.Rater
 	health  channels.Healther
+	heard   chan struct{} // closed when what was missed before the start has come, or should have
 
 	mu    sync.Mutex // guards state: Run's goroutine writes it, readiness reads it
 	state error      // why the channel does not work; nil while it runs
@@ -78,6 +79,7 @@ type Gateway struct {
 	clock   clock
 
 	compaction compaction
+	quarantine quarantine
 	counts     counters
 
 	started chan struct{}      // closed when Run has restored the ledger
@@ -95,7 +97,7 @@ func New(cfg Config) *Gateway {
 		cfg:      cfg,
 		log:      cfg.Log,
 		ports:    make(map[string]*port, len(cfg.Channels)),
-		slots:    semaphore.NewWeighted(allSlots(cfg)),
+		slots:    semaphore.NewWeighted(int64(max(cfg.MaxParallelTurns, 1))),
 		turnRate: newKeyedLimiter(),
 		strange:  newOnceSet(maxStrangers),
 		started:  make(chan struct{}),
@@ -108,16 +110,15 @@ func New(cfg Config) *Gateway {
 	g.senders.init()
 	g.clock.init()
 	g.compaction.init()
+	g.quarantine.init()
 	for _, c := range cfg.Channels {
 		g.ports[c.Name()] = newPort(c)
 	}
 	return g
 }
 
-func allSlots(cfg Config) int64 { return int64(max(cfg.MaxParallelTurns, 1)) }
-
 func newPort(c channels.Channel) *port {
-	p := &port{Channel: c, state: errStarting}
+	p := &port{Channel: c, state: errStarting, heard: make(chan struct{})}
 	if x, ok := c.(channels.Gater); ok {
 		gate := x.Gate()
 		p.gate = &gate
@@ -149,6 +150,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		}
 		return errors.Join(err, g.shutdown()) //nolint:contextcheck // stopping has a time of its own
 	}
+	defer time.AfterFunc(longestHold, g.quarantine.expire).Stop()
 	receiving, stopReceiving := context.WithCancel(ctx)
 	defer stopReceiving()
 
@@ -158,6 +160,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		errs    []error
 	)
 	for _, p := range g.ports {
+		running.Go(func() { p.listen(receiving) })
 		running.Go(func() {
 			began := time.Now()
 			err := g.runChannel(receiving, p)
@@ -176,6 +179,26 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	running.Wait()
 	return errors.Join(append(errs, g.shutdown())...) //nolint:contextcheck // ctx has ended; stopping has a time of its own
+}
+
+// firstPoll is how long the turns of before wait for their channel to work.
+const firstPoll = time.Second
+
+// listen waits until the channel works: then it has brought what it missed, such
+// as the changes of messages that wait.
+func (p *port) listen(ctx context.Context) {
+	defer close(p.heard)
+	if p.health == nil {
+		return
+	}
+	const pause = 5 * time.Millisecond
+	for began := time.Now(); time.Since(began) < firstPoll && p.health.Health() != nil; {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // setupWindow is how long after its start a channel that turns out to be set up

@@ -472,6 +472,9 @@ func (g *Gateway) caught(what string, m bus.InboundMessage) {
 // guarded does one job and keeps its panic from everybody else.
 func (g *Gateway) guarded(ln *lane, j *job) {
 	defer g.lanes.over(ln, j)
+	if j.resume != nil {
+		defer g.quarantine.release(j.resume.ID) // it may not have come to run
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			m := j.rows[len(j.rows)-1].Message

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -98,24 +99,22 @@ func (g *Gateway) restoreLanes(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("gateway: read what was stopped: %w", err)
 		}
-		poison := strike(t)
 		switch {
 		case len(rows) == 0: // nothing is left to answer
 			tx.End = append(tx.End, t.ID)
 		case stopped == t.ID:
 			closeTurn(&tx, t, rows, textStopped)
-		case poison:
-			g.setTurnAside(&tx, t, rows)
 		default:
-			tx.Marks = append(tx.Marks, t.Mark)
 			resumed = append(resumed, resumedTurn{*t, rows})
 		}
 	}
+	resumed = g.judge(&tx, resumed)
 	res, err := g.apply(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("gateway: mark open turns: %w", err)
 	}
 	g.senders.enqueue(res.Queued)
+	g.quarantine.hold(resumed)
 	for _, r := range resumed {
 		g.lanes.resume(r.turn, r.rows) //nolint:contextcheck // workers live as long as the gateway, not as this call
 	}
@@ -149,25 +148,68 @@ func (g *Gateway) restoreLane(ctx context.Context, addr bus.Address) error {
 }
 
 // maxStrikes is how many starts in a row may find a turn where the one before
-// found it. After that the turn runs alone; if the process ends even then, time
-// and again, it is the turn that ends it. Once would not do: whoever kills the
-// process from outside often enough meets a turn that runs alone.
+// found it. After that the turn begins alone (see quarantine), and if the process
+// ends even then, maxAlone times, it is the turn that ends it. Once would not do:
+// whoever kills the process from outside often enough meets a turn that is alone.
+// That there are many suspects speaks for such a killer, so that each gets that
+// many more chances, up to mostDoubt times.
 const (
 	maxStrikes = 2
 	maxAlone   = 3
+	mostDoubt  = 8
 )
 
+// judge marks the turns that an earlier process left open, sets aside those that
+// end the process, and returns the others, suspects first: none must wait behind
+// a turn that waits for it.
+func (g *Gateway) judge(tx *store.Tx, open []resumedTurn) (resumed []resumedTurn) {
+	alone := make(map[string]bool)
+	suspects := 0
+	for i := range open {
+		t := &open[i].turn
+		alone[t.ID] = strike(t)
+		if suspect(t) {
+			suspects++
+		}
+	}
+	most := maxStrikes + maxAlone*min(suspects, mostDoubt)
+	for _, r := range open {
+		if alone[r.turn.ID] && r.turn.Mark.Strikes > most {
+			g.setTurnAside(tx, &r.turn, r.rows)
+			continue
+		}
+		tx.Marks = append(tx.Marks, r.turn.Mark)
+		resumed = append(resumed, r)
+	}
+	slices.SortStableFunc(resumed, func(a, b resumedTurn) int { return cmp.Compare(b.turn.Mark.Strikes, a.turn.Mark.Strikes) })
+	return resumed
+}
+
 // strike updates the mark of a turn that an earlier process left open, and
-// reports whether it is to be set aside. A turn that has made a step since is
+// reports whether the process ended while it was alone. A turn that has made a step since is
 // under no suspicion: processes end for many reasons, and most are not a turn.
-func strike(t *store.Turn) (poison bool) {
+// Nor is it held against a suspect that it waited until others had been alone.
+func strike(t *store.Turn) (alone bool) {
 	was := t.Mark
-	t.Mark = store.Mark{Turn: t.ID, Steps: len(t.Steps)}
-	if len(t.Steps) > was.Steps {
+	t.Mark = store.Mark{Turn: t.ID, Steps: progress(t.Steps)}
+	if t.Mark.Steps > was.Steps {
 		return false
 	}
-	t.Mark.Strikes = was.Strikes + 1
-	return was.Alone && t.Mark.Strikes > maxStrikes+maxAlone
+	if t.Mark.Strikes = was.Strikes; was.Alone || was.Strikes <= maxStrikes {
+		t.Mark.Strikes++
+	}
+	return was.Alone
+}
+
+// progress counts what a turn has got done. That a call has begun does not
+// count: one that may be made again begins anew each time.
+func progress(steps []store.Step) (n int) {
+	for i := range steps {
+		if steps[i].Kind != store.StepBegin {
+			n++
+		}
+	}
+	return n
 }
 
 // absolve notes of the turns that are left open that they did not end this
@@ -190,8 +232,8 @@ func (g *Gateway) absolve(ctx context.Context) {
 	}
 }
 
-// suspect reports whether a turn has to run alone.
-func suspect(t *store.Turn) bool { return t != nil && t.Mark.Strikes > maxStrikes }
+// suspect reports whether a turn has to begin alone.
+func suspect(t *store.Turn) bool { return t.Mark.Strikes > maxStrikes }
 
 // setTurnAside ends a turn that ended the process while it ran alone, and tells
 // its sender.

@@ -193,30 +193,32 @@ func (g *Gateway) prepare(t *agent.Turn, state *turnState, rows []store.Inbound)
 }
 
 // runAgent runs one turn in a slot, with a time limit and the typing sign. A
-// turn under suspicion takes all slots, so that nothing runs beside it, and
-// notes that in the ledger first.
+// turn under suspicion begins with nothing beside it.
 func (g *Gateway) runAgent(ctx context.Context, m bus.InboundMessage, t agent.Turn, resumed *store.Turn) (agent.Outcome, error) {
 	defer g.typing(ctx, m.Address)()
-	slots := int64(1)
-	if suspect(resumed) {
-		slots = allSlots(g.cfg)
+	step, over, err := g.pass(ctx, m.Address, resumed)
+	if err != nil {
+		return agent.Outcome{}, err
 	}
-	if err := g.slots.Acquire(ctx, slots); err != nil {
+	defer over()
+	if journal := t.Journal; step != nil {
+		t.Journal = func(ctx context.Context, tx store.Tx, wait bool) error {
+			err := journal(ctx, tx, wait)
+			if err == nil && progress(tx.Steps) > 0 {
+				step()
+			}
+			return err
+		}
+	}
+	if err := g.slots.Acquire(ctx, 1); err != nil {
 		return agent.Outcome{}, err
 	}
 	held := true
 	defer func() {
 		if held {
-			g.slots.Release(slots)
+			g.slots.Release(1)
 		}
 	}()
-	if suspect(resumed) {
-		mark := resumed.Mark
-		mark.Alone = true
-		if _, err := g.apply(ctx, store.Tx{Marks: []store.Mark{mark}}); err != nil {
-			return agent.Outcome{}, fmt.Errorf("mark a turn: %w", err)
-		}
-	}
 	if g.cfg.TurnTimeout > 0 { // the wait for the slot does not count
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, g.cfg.TurnTimeout)
@@ -224,10 +226,10 @@ func (g *Gateway) runAgent(ctx context.Context, m bus.InboundMessage, t agent.Tu
 	}
 	// A call that waits for a shared instance of a tool gives its slot back.
 	ctx = tools.WithYield(ctx, func() func(context.Context) error {
-		g.slots.Release(slots)
+		g.slots.Release(1)
 		held = false
 		return func(ctx context.Context) error {
-			if err := g.slots.Acquire(ctx, slots); err != nil {
+			if err := g.slots.Acquire(ctx, 1); err != nil {
 				return err
 			}
 			held = true
