@@ -65,6 +65,7 @@ func newTransport(base *url.URL, dial dialFunc) *transport {
 		ForceAttemptHTTP2:   true,
 		MaxIdleConns:        256,
 		MaxIdleConnsPerHost: 128,
+		MaxConnsPerHost:     128, // a connection takes more memory than a message that waits for one
 		IdleConnTimeout:     90 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second,
 	}

@@ -51,6 +51,7 @@ func newTransport() *http.Transport {
 		ForceAttemptHTTP2:   true,
 		MaxIdleConns:        256,
 		MaxIdleConnsPerHost: 256,
+		MaxConnsPerHost:     256, // a connection takes more memory than a message that waits for one
 		IdleConnTimeout:     90 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second,
 		// A connection that died while the machine slept is noticed.
