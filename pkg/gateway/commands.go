@@ -45,7 +45,7 @@ const helpText = `Write to me and I answer; in a group, mention me or reply to m
 /stop – stop what I am doing here, background tasks included
 /tasks – what runs in the background and which reminders are set
 /compact – summarise the older part of this conversation
-/forget – erase this conversation for good
+/forget – erase this conversation and its reminders for good
 /timezone Europe/Berlin – the time zone of this chat, for reminders
 /id – the ids of you and of this chat
 /help – this text`

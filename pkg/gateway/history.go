@@ -18,9 +18,9 @@ const (
 	textFresh    = "A fresh start. What is it about?"
 	textUndone   = "I have taken back the last question and its answer."
 	textNoRetry  = "The last thing here was no question of yours, so there is nothing to ask again."
-	textForget   = "This erases all I have stored of this conversation, for good. To do it, write /forget yes"
+	textForget   = "This erases what was said in this conversation and its reminders, for good. The files in its folder stay. To do it, write /forget yes"
 	textNotYours = "In a group only an owner of mine may have me erase the conversation."
-	textForgot   = "I have erased this conversation."
+	textForgot   = "I have erased this conversation and its reminders."
 	textShort    = "This conversation is short enough already."
 	textCompact  = "I have summarised the older part of this conversation."
 	textNoLedger = "I could not do that just now. Please try again."
@@ -47,11 +47,28 @@ func (g *Gateway) pastCommand(j *job) store.Tx {
 		if !strings.EqualFold(strings.TrimSpace(m.Args), "yes") {
 			return g.closing(row, textForget, store.Tx{})
 		}
-		return g.closing(row, textForgot, store.Tx{Forget: session})
+		return g.forget(row)
 	case cmdCompact:
 		return g.compactNow(j)
 	}
 	return g.closing(row, textFresh, store.Tx{Reset: session})
+}
+
+// forget erases a conversation, and the reminders that belong to its history.
+func (g *Gateway) forget(row store.Inbound) store.Tx {
+	m := row.Message
+	reminders, err := g.Reminders(g.work, m.Address)
+	if err != nil {
+		g.log.Error("cannot read the reminders", "channel", m.Channel, "chat_id", m.ChatID, "err", err)
+		return g.closing(row, textNoLedger, store.Tx{})
+	}
+	tx := store.Tx{Forget: []string{m.SessionKey}}
+	for _, s := range reminders {
+		if s.SessionKey == m.SessionKey {
+			tx.Unschedule = append(tx.Unschedule, s.ID)
+		}
+	}
+	return g.closing(row, textForgot, tx)
 }
 
 // retry turns a /retry into the question that was asked last, and takes back

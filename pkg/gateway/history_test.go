@@ -36,6 +36,30 @@ func TestUndoAndForget(t *testing.T) {
 	})
 }
 
+// What a conversation is to be reminded of is forgotten with it, and nobody
+// else's.
+func TestForgetTakesTheReminders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, fakeModel(echo))
+		due := time.Now().Add(time.Hour)
+		var tx store.Tx
+		for _, chat := range []string{"1", "2"} {
+			at := bus.Address{Channel: "fake", ChatID: chat}
+			tx.Schedules = append(tx.Schedules, store.Schedule{ID: chat, Address: at, SessionKey: at.String(), Due: due, Text: "tea"})
+		}
+		if _, err := r.store.Apply(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		r.say(r.ch.from("1", "a", "/forget yes"))
+		time.Sleep(time.Second)
+		r.wantTexts("1", textForgot)
+		left, err := r.store.Schedules(t.Context(), bus.Address{})
+		if err != nil || len(left) != 1 || left[0].ID != "2" {
+			t.Errorf("left are %v, %v", left, err)
+		}
+	})
+}
+
 func TestForgetInAGroupIsTheOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, fakeModel(seen))
