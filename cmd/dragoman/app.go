@@ -22,6 +22,7 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/state"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 	"github.com/dragoman-chat/dragoman/pkg/tools"
+	"github.com/dragoman-chat/dragoman/pkg/tools/textcall"
 )
 
 // app is the whole daemon. This file is the only place where its parts are put
@@ -105,6 +106,9 @@ func (a *app) model() (providers.LLMProvider, error) {
 		a.probes = append(a.probes, prober{name, check})
 		if c, ok := p.(interface{ Close() }); ok {
 			a.closers = append(a.closers, c.Close)
+		}
+		if m.ToolCalls == config.ToolCallsText {
+			p = textcall.Wrap(p)
 		}
 		chain = append(chain, providers.Model{Name: name, Provider: providers.Limit(p, m.MaxConcurrent), Model: m.Model, Options: m.Options})
 	}

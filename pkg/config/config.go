@@ -61,8 +61,15 @@ type Model struct {
 	MaxConcurrent int            `yaml:"max_concurrent"` // requests at once; 0 is no limit
 	Fallback      []string       `yaml:"fallback"`       // keys of models, asked in this order when it fails
 	Timeout       time.Duration  `yaml:"timeout"`        // of one request
-	Options       map[string]any `yaml:"options"`        // passed on to the API: max_tokens, temperature, ...
+	ToolCalls     string         `yaml:"tool_calls" enum:"native,text"`
+	Options       map[string]any `yaml:"options"` // passed on to the API: max_tokens, temperature, ...
 }
+
+// Values of Model.ToolCalls.
+const (
+	ToolCallsNative = "native" // by the API's own means
+	ToolCallsText   = "text"   // written into the text, for models that know no other way
+)
 
 // Address returns the base URL as it may be shown: without what some services
 // take as a password there. It is "" where the provider's own is asked.
@@ -76,7 +83,7 @@ func (m Model) Address() string {
 }
 
 func (m *Model) setDefaults() {
-	m.ContextTokens, m.MaxConcurrent, m.Timeout = 32_000, 64, 2*time.Minute
+	m.ContextTokens, m.MaxConcurrent, m.Timeout, m.ToolCalls = 32_000, 64, 2*time.Minute, ToolCallsNative
 }
 
 // Store says where the ledger is kept.

@@ -55,7 +55,7 @@ func TestNothingIsEnough(t *testing.T) {
 	want := Defaults()
 	want.DataDir = filepath.FromSlash("/home/ann/.dragoman")
 	want.Agent.Model = "main"
-	want.Models = map[string]Model{"main": {Provider: "offline", ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute}}
+	want.Models = map[string]Model{"main": {Provider: "offline", ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute, ToolCalls: ToolCallsNative}}
 	want.Channels = map[string]Section{"webchat": {}}
 	if diff := cmp.Diff(want, cfg, ignoreDoc); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -81,7 +81,7 @@ owners: ["telegram:1", 'discord:2']
 timezone: Europe/Berlin
 agent: {model: main, system_prompt: "Be ${TONE}.", max_iterations: 5, max_parallel_turns: 8, turn_timeout: 1m30s, turns_per_minute: 0, history_messages: 40}
 models:
-  main: {provider: openai, base_url: "https://api.example/v1", api_key: "${KEY}", model: m1, max_concurrent: 3, fallback: [local], timeout: 10s,
+  main: {provider: openai, base_url: "https://api.example/v1", api_key: "${KEY}", model: m1, max_concurrent: 3, fallback: [local], timeout: 10s, tool_calls: text,
          options: {temperature: 0.5, max_tokens: 100, stop: [a, b], nested: {deep: true}}}
   local: {provider: offline}
 channels:
@@ -101,10 +101,10 @@ shutdown_grace: 3s
 			"main": {
 				"openai", "https://api.example/v1", "k-123456", "m1", 32_000, 3,
 				[]string{"local"},
-				10 * time.Second,
+				10 * time.Second, ToolCallsText,
 				map[string]any{"temperature": 0.5, "max_tokens": 100, "stop": []any{"a", "b"}, "nested": map[string]any{"deep": true}},
 			},
-			"local": {Provider: "offline", ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute},
+			"local": {Provider: "offline", ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute, ToolCalls: ToolCallsNative},
 		},
 		Channels: map[string]Section{"work": {}, "telegram": {}, "discord": {}},
 		Store:    Store{"sqlite", "fast", Retention{24 * time.Hour, 48 * time.Hour, 720 * time.Hour}}, Tools: Tools{WorkspaceShared}, Log: Log{"debug", "json"},
@@ -190,6 +190,7 @@ func TestMistakes(t *testing.T) {
 		{"retention without a unit", "store: {retention: {journal: 7}}\n", []string{`config.yaml:1: store.retention.journal: expected a time with its unit, such as 90s, 5m or 1h30m, found "7"`}},
 		{"retention too short", "store: {retention: {journal: 1h, history: -1h}}\n", []string{`config.yaml:1: store.retention.history: expected a time of at least 1s, or 0 for ever, found -1h0m0s`}},
 		{"retention of ids", "store:\n  retention:\n    journal: 0\n", []string{`config.yaml: store.retention.dedupe: a message is kept no longer than its id: give this as long as journal at least, or 0 for ever`}},
+		{"tool calls", "models:\n  main: {provider: offline, tool_calls: xml}\n", []string{`config.yaml:2: models.main.tool_calls: expected native or text, found "xml"`}},
 		{"durability", "store: {durability: none}\n", []string{`config.yaml:1: store.durability: expected full or fast, found "none"`}},
 		{"level", "log: {level: loud}\n", []string{`config.yaml:1: log.level: expected debug or info or warn or error, found "loud"`}},
 		{"format", "log: {format: xml}\n", []string{`config.yaml:1: log.format: expected text or json, found "xml"`}},

@@ -251,7 +251,7 @@ func TestEnvironmentAlone(t *testing.T) {
 	if diff := cmp.Diff(adapter{Token: "discord-token"}, discord, adapterOpts); diff != "" {
 		t.Errorf("discord (-want +got):\n%s", diff)
 	}
-	wantModel := Model{Provider: "openai", APIKey: "sk-x", Model: defaultModel, ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute}
+	wantModel := Model{Provider: "openai", APIKey: "sk-x", Model: defaultModel, ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute, ToolCalls: ToolCallsNative}
 	if diff := cmp.Diff(map[string]Model{"main": wantModel}, cfg.Models); diff != "" {
 		t.Errorf("models (-want +got):\n%s", diff)
 	}
