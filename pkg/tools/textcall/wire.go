@@ -38,14 +38,16 @@ These are the tools:`
 // harmless changes the tags that begin and end a call, so that text which holds
 // them can be repeated by the model without calling anything.
 func harmless(text string) string {
-	if !strings.Contains(text, "<") {
+	if !strings.Contains(text, "<tool") && !strings.Contains(text, "</tool") {
 		return text
 	}
-	return strings.NewReplacer(
-		"<tool>", "&lt;tool>", "</tool>", "&lt;/tool>",
-		"<tool_call>", "&lt;tool_call>", "</tool_call>", "&lt;/tool_call>",
-	).Replace(text)
+	return taming.Replace(text)
 }
+
+var taming = strings.NewReplacer(
+	"<tool>", "&lt;tool>", "</tool>", "&lt;/tool>",
+	"<tool_call>", "&lt;tool_call>", "</tool_call>", "&lt;/tool_call>",
+)
 
 // toWire returns the conversation as a model without native calls reads it: the
 // tools in front of the system's words, calls as text, results as words of the
