@@ -52,6 +52,10 @@
 // View narrows a registry to some of its tools, for a sub-agent or for somebody
 // who may not use them all. Tools may come and go while loops run.
 //
+// A tool that is a LoopBreaker ends the loop, and its result is the answer;
+// package control has the usual ones. Package textcall makes a provider of a model
+// that cannot call tools natively, and package jsontool takes tools of another form.
+//
 // # Work in the background
 //
 // AsyncFunc makes a tool that returns at once and reports later. Start the work
