@@ -487,7 +487,7 @@ func TestErrorfPointsAtTheValue(t *testing.T) {
 func TestDataFolderThatIsAFile(t *testing.T) {
 	path := write(t, "")
 	_, err := FromEnv(vars("DRAGOMAN_DATA_DIR", path))
-	if want := "environment variable DRAGOMAN_DATA_DIR: data_dir: " + path + " is a file: name a folder"; err == nil || err.Error() != want {
+	if want := "environment variable DRAGOMAN_DATA_DIR: data_dir: " + path + " is a file, or lies in one: name a folder"; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	_ "time/tzdata" // a container has no zone files; costs 450 KB
 )
@@ -24,8 +26,8 @@ func (v *validator) check() {
 	c := v.cfg
 	if c.DataDir == "" {
 		v.add("data_dir", "must name a folder")
-	} else if info, err := os.Stat(c.DataDir); err == nil && !info.IsDir() {
-		v.add("data_dir", "%s is a file: name a folder", c.DataDir)
+	} else if info, err := os.Stat(c.DataDir); err == nil && !info.IsDir() || errors.Is(err, syscall.ENOTDIR) {
+		v.add("data_dir", "%s is a file, or lies in one: name a folder", c.DataDir)
 	}
 	v.owners()
 	var err error
