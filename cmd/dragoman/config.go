@@ -59,7 +59,7 @@ func summary(w io.Writer, cfg *config.Config) error {
 	row("configuration", "%s", source(cfg))
 	row("data folder", "%s", cfg.DataDir)
 	row("time zone", "%s", cfg.Timezone)
-	row("owners", "%s", cmp.Or(strings.Join(cfg.Owners, ", "), "nobody yet: the first start prints a code that claims the bot"))
+	row("owners", "%s", cmp.Or(strings.Join(cfg.Owners, ", "), "nobody in the configuration: whoever has claimed the bot by its code is in the ledger"))
 	row("asks", "%s", cfg.Agent.Model)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Models)) {
 		row("model "+name, "%s", describe(cfg.Models[name]))
