@@ -17,6 +17,9 @@ func (p *program) backupCommand() *cobra.Command {
 ledger at one moment, whole, and readable by its owner only: it holds what people
 have written. The files of the workspaces are not in it.`,
 		RunE: func(_ *cobra.Command, args []string) error {
+			if args[0] == "-" {
+				return &usageError{errors.New("a backup goes to a file, not to standard output: name a new file")}
+			}
 			return p.look(path, func(l ledger) error {
 				err := l.Backup(args[0])
 				if errors.Is(err, fs.ErrExist) {

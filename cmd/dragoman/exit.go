@@ -7,6 +7,7 @@ import (
 	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/store/sqlite"
 )
 
 // The exit codes, after sysexits.h where it has a word for it. The README
@@ -17,9 +18,9 @@ const (
 	exitFailure = 1   // anything else; trying again may help
 	exitUsage   = 2   // the command line was not understood
 	exitModel   = 69  // the model cannot be reached
-	exitPort    = 75  // a port is taken
+	exitTaken   = 75  // a port or the data folder is taken
 	exitSetup   = 77  // a wrong token or key, a missing permission
-	exitConfig  = 78  // the configuration has a mistake
+	exitConfig  = 78  // the configuration or the ledger cannot be used as it is
 	exitKilled  = 130 // a second signal ended the program at once
 )
 
@@ -49,9 +50,11 @@ func exitCode(err error) int {
 	default:
 	}
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return exitPort
-	case errors.Is(err, channels.ErrSetup):
+	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, sqlite.ErrInUse):
+		return exitTaken
+	case errors.Is(err, sqlite.ErrUnusable):
+		return exitConfig
+	case errors.Is(err, channels.ErrSetup), errors.Is(err, sqlite.ErrReadOnly):
 		return exitSetup
 	}
 	return exitFailure

@@ -235,7 +235,7 @@ func TestSessionsExportJSON(t *testing.T) {
 func TestSessionsDelete(t *testing.T) {
 	c := newScene(t, "")
 	c.tell()
-	if code, text := c.run("sessions", "delete", "telegram:-100/7"); code != exitFailure || !strings.Contains(text, "/forget") {
+	if code, text := c.run("sessions", "delete", "telegram:-100/7"); code != exitTaken || !strings.Contains(text, "/forget") {
 		t.Errorf("beside a daemon: %d, %s", code, text)
 	}
 	c.close()
@@ -265,8 +265,9 @@ func TestBackupAndRestore(t *testing.T) {
 	}{
 		{nil, []string{"backup", to}, 0, to + " holds the ledger\n"},
 		{nil, []string{"backup", to}, 1, "dragoman: " + to + " is there already: name a new file\n"},
-		{nil, []string{"restore", to}, 1, "dragoman: store: restore " + to + ": process PID uses the data directory: stop it first, or give this one a directory of its own\n"},
-		{c.close, []string{"restore", c.file}, 1, "dragoman: store: restore " + c.file + ": the backup cannot be used: the ledger is damaged, restore it from a backup or move it away: file is not a database (26)\n"},
+		{nil, []string{"backup", "-"}, 2, "dragoman: a backup goes to a file, not to standard output: name a new file\ndragoman: see \"dragoman --help\"\n"},
+		{nil, []string{"restore", to}, 75, "dragoman: store: restore " + to + ": process PID uses the data directory: stop it first, or give this one a directory of its own\n"},
+		{c.close, []string{"restore", c.file}, 78, "dragoman: store: restore " + c.file + ": the backup cannot be used: it is damaged, try an older one: file is not a database (26)\n"},
 		{nil, []string{"restore", to}, 0, to + " is the ledger in DIR now\nthe one before is DIR/ledger.db.before-STAMP\n" +
 			"the next start carries on: messages without an answer 2 (turns under way 1), texts not sent 2, reminders 0, background tasks 0\n"},
 		{nil, []string{"sessions", "show", "telegram:-100/7"}, 0, ""},

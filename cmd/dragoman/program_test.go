@@ -19,6 +19,7 @@ import (
 	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/store/sqlite"
 	"go.uber.org/goleak"
 )
 
@@ -97,6 +98,9 @@ func TestExitCodesAndSentences(t *testing.T) {
 		{"wrong key", []string{"gateway"}, ends(fmt.Errorf("main: %w", &providers.Error{Kind: providers.KindAuth, Status: 401, Message: "no"})), 77, "dragoman: main: model: auth (HTTP 401): no\n"},
 		{"model away", []string{"gateway"}, ends(&providers.Error{Kind: providers.KindUnreachable, Message: "refused"}), 69, "dragoman: model: unreachable: refused\n"},
 		{"port taken", []string{"gateway"}, ends(taken), 75, "dragoman: webchat: channel setup: 127.0.0.1:8080 is taken: bind: address already in use\n"},
+		{"data folder taken", []string{"gateway"}, ends(sqlite.ErrInUse), 75, "dragoman: another process uses the data directory\n"},
+		{"data folder read-only", []string{"gateway"}, ends(sqlite.ErrReadOnly), 77, "dragoman: this user may not write into the data directory\n"},
+		{"ledger unusable", []string{"gateway"}, ends(sqlite.ErrUnusable), 78, "dragoman: the file is damaged, from a newer version, or no ledger\n"},
 		{"several problems", []string{"gateway"}, ends(errors.Join(errors.New("one"), errors.New("two"))), 1, "dragoman: one\ndragoman: two\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -277,7 +281,7 @@ func TestConfigCheckWithoutAFile(t *testing.T) {
 	if code := s.run(t.Context(), []string{"config", "check"}); code != 0 {
 		t.Fatalf("exit code %d: %s", code, s.errOut.String())
 	}
-	for _, line := range []string{"environment and defaults", "model main       offline", "channel webchat  webchat", "nobody yet"} {
+	for _, line := range []string{"environment and defaults", "model main       offline", "channel webchat  webchat", "nobody in the configuration"} {
 		if !strings.Contains(s.out.String(), line) {
 			t.Errorf("%q is not in\n%s", line, s.out.String())
 		}

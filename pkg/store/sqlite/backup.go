@@ -8,16 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	engine "modernc.org/sqlite"
 )
-
-// ErrInUse is what errors.Is finds in an error of Open and of Restore when
-// another process uses the directory.
-var ErrInUse = errors.New("another process uses the data directory")
-
-// inUseError says which one it is.
-type inUseError struct{ error }
-
-func (inUseError) Is(target error) bool { return target == ErrInUse }
 
 // Backup writes the ledger, as it is at this moment, into a new file that only
 // its owner can read. It reads beside the daemon, which goes on meanwhile; the
@@ -71,7 +64,8 @@ func ignoreClosed(err error) error {
 // ledger that was there is now ("" if there was none) and what the restored one
 // holds unfinished. The backup is read through and checked first, and copied,
 // so that it stays what it is. Restore is refused while a process uses dir; at
-// any moment either the old ledger or the new one is in place.
+// any moment either the old ledger or the new one is in place. For root, the new
+// one belongs to whom dir belongs.
 func Restore(dir, file string) (aside string, u Unfinished, err error) {
 	if aside, u, err = restore(dir, file); err != nil {
 		return "", u, fmt.Errorf("store: restore %s: %w", file, err)
@@ -81,11 +75,12 @@ func Restore(dir, file string) (aside string, u Unfinished, err error) {
 
 func restore(dir, file string) (aside string, u Unfinished, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", u, fmt.Errorf("the data directory cannot be made: %w", err)
+		return "", u, forbidden(dir, fmt.Errorf("the data directory cannot be made: %w", err))
 	}
-	l, err := acquire(filepath.Join(dir, lockName))
+	lockFile := filepath.Join(dir, lockName)
+	l, err := acquire(lockFile)
 	if err != nil {
-		return "", u, err
+		return "", u, forbidden(dir, err)
 	}
 	defer func() { err = errors.Join(err, l.release()) }()
 
@@ -101,6 +96,9 @@ func restore(dir, file string) (aside string, u Unfinished, err error) {
 	}
 	if u, err = check(part); err != nil {
 		return "", u, fmt.Errorf("the backup cannot be used: %w", err)
+	}
+	if err := giveToOwner(dir, lockFile, part); err != nil {
+		return "", u, err
 	}
 	if aside, err = putAside(target); err != nil {
 		return "", u, err
@@ -120,20 +118,31 @@ func copyFile(to, from string) (err error) {
 	if err != nil {
 		return err
 	}
+	if info, err := in.Stat(); err == nil && info.IsDir() {
+		return errors.Join(errors.New("it is a directory: name the file that \"dragoman backup\" has made"), in.Close())
+	}
 	defer func() { _ = in.Close() }() // it was only read
 	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return forbidden(filepath.Dir(to), err)
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
 // check reads a whole ledger and says what is wrong with it. Nobody else has it.
-func check(file string) (u Unfinished, err error) {
+func check(file string) (Unfinished, error) {
+	u, err := readThrough(file)
+	if e, ok := errors.AsType[*engine.Error](err); ok && errors.Is(err, ErrUnusable) {
+		err = reason{fmt.Errorf("it is damaged, try an older one: %w", e), ErrUnusable}
+	}
+	return u, err
+}
+
+func readThrough(file string) (u Unfinished, err error) {
 	r, err := openReader(file, "rw", 0, "journal_mode(DELETE)")
 	if err != nil {
 		return u, err
@@ -144,7 +153,7 @@ func check(file string) (u Unfinished, err error) {
 			return u, err
 		}
 		if said := text(row[0]); said != "ok" {
-			return u, fmt.Errorf("it is damaged: %s", said)
+			return u, reason{fmt.Errorf("it is damaged, try an older one: %s", said), ErrUnusable}
 		}
 	}
 	return r.Unfinished()

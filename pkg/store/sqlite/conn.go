@@ -183,7 +183,7 @@ func explain(err error) error {
 	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED:
 		return fmt.Errorf("another program holds the ledger locked: %w", err)
 	case codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB:
-		return fmt.Errorf("the ledger is damaged, restore it from a backup or move it away: %w", err)
+		return reason{fmt.Errorf("the ledger is damaged, restore it from a backup or move it away: %w", err), ErrUnusable}
 	case codes.SQLITE_IOERR:
 		return fmt.Errorf("the disk reports an error: %w", err)
 	}

@@ -56,7 +56,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	if err := remount(syscall.MS_RDONLY); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, dir, Options{}, "the data directory cannot be written", "read-only")
+	refused(t, dir, Options{}, ErrReadOnly, "the data directory cannot be written", "read-only")
 	if err := remount(0); err != nil {
 		t.Fatal(err)
 	}

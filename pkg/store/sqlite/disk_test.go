@@ -94,8 +94,8 @@ func TestReadOnlyDirectory(t *testing.T) {
 	} else if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, dir, Options{}, dir, "the data directory cannot be written")
-	refused(t, filepath.Join(dir, "new"), Options{}, "the data directory cannot be made")
+	refused(t, dir, Options{}, ErrReadOnly, dir, "the data directory cannot be written", "data_dir")
+	refused(t, filepath.Join(dir, "new"), Options{}, ErrReadOnly, "the data directory cannot be made")
 }
 
 func TestDirectoryThatIsAFile(t *testing.T) {
@@ -103,5 +103,5 @@ func TestDirectoryThatIsAFile(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, file, Options{}, "the data directory cannot be made")
+	refused(t, file, Options{}, nil, "the data directory cannot be made")
 }

@@ -70,9 +70,9 @@ func known(c *conn, oldest int64) error {
 	}
 	switch newest := int64(len(migrations)); {
 	case app != appID:
-		return errors.New("the file is no ledger of dragoman")
+		return reason{errors.New("the file is no ledger of dragoman"), ErrUnusable}
 	case version > newest:
-		return fmt.Errorf("a newer version of dragoman wrote the ledger (format %d, this one knows %d): upgrade", version, newest)
+		return reason{fmt.Errorf("a newer version of dragoman wrote the ledger (format %d, this one knows %d): upgrade", version, newest), ErrUnusable}
 	case version < oldest:
 		return fmt.Errorf("an older version of dragoman wrote the ledger (format %d, this one reads %d): start the daemon once, it brings the file up to date", version, newest)
 	}

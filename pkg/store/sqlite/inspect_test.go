@@ -379,10 +379,10 @@ func TestRestoreRefusesBadBackups(t *testing.T) {
 	other := t.TempDir()
 	for _, tc := range []struct{ file, want string }{
 		{filepath.Join(src, "none"), "no such file"},
-		{src, "directory"},
+		{src, "it is a directory: name the file"},
 		{inUse, "make a backup of it instead"},
-		{write("text", func([]byte) []byte { return []byte("hello") }), "the backup cannot be used"},
-		{write("half", func(b []byte) []byte { return b[:len(b)/2] }), "the backup cannot be used"},
+		{write("text", func([]byte) []byte { return []byte("hello") }), "the backup cannot be used: it is damaged, try an older one"},
+		{write("half", func(b []byte) []byte { return b[:len(b)/2] }), "the backup cannot be used: it is damaged, try an older one"},
 		{write("newer", func(b []byte) []byte { b[63] = 99; return b }), "newer version"},
 		{write("scratched", func(b []byte) []byte {
 			for i := 5 * 4096; i < 5*4096+64; i++ {

@@ -36,7 +36,7 @@ func inUse(path string) error {
 	if pid := strings.TrimSpace(string(content)); err == nil && pid != "" {
 		by = "process " + pid
 	}
-	return inUseError{fmt.Errorf("%s uses the data directory: stop it first, or give this one a directory of its own", by)}
+	return reason{fmt.Errorf("%s uses the data directory: stop it first, or give this one a directory of its own", by), ErrInUse}
 }
 
 func (l *lock) write(content string) error {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,12 +18,17 @@ import (
 
 // refused fails the test unless Open of dir fails with a sentence that has all
 // these words.
-func refused(t *testing.T, dir string, o Options, words ...string) {
+func refused(t *testing.T, dir string, o Options, why error, words ...string) {
 	t.Helper()
 	s, err := Open(dir, o)
 	if err == nil {
 		_ = s.Close()
 		t.Fatal("it was opened")
+	}
+	for _, known := range []error{ErrInUse, ErrReadOnly, ErrUnusable} {
+		if got := errors.Is(err, known); got != (known == why) {
+			t.Errorf("errors.Is(%v, %v) is %v", err, known, got)
+		}
 	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
@@ -41,7 +47,7 @@ func shut(tb testing.TB, s *Store) {
 func TestSecondDaemonIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := fresh(t, dir, Options{})
-	refused(t, dir, Options{}, fmt.Sprintf("process %d uses the data directory", os.Getpid()))
+	refused(t, dir, Options{}, ErrInUse, fmt.Sprintf("process %d uses the data directory", os.Getpid()))
 	shut(t, s)
 	shut(t, fresh(t, dir, Options{}))
 }
@@ -55,7 +61,7 @@ func TestLockOfADeadProcessIsNoLock(t *testing.T) {
 }
 
 func TestUnknownDurability(t *testing.T) {
-	refused(t, t.TempDir(), Options{Durability: "some"}, `"some" is unknown`, "full or fast")
+	refused(t, t.TempDir(), Options{Durability: "some"}, nil, `"some" is unknown`, "full or fast")
 }
 
 // edit changes a closed ledger behind its back.
@@ -77,13 +83,13 @@ func TestNewerFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	shut(t, fresh(t, dir, Options{}))
 	edit(t, dir, "PRAGMA user_version = 9999")
-	refused(t, dir, Options{}, "newer version", "format 9999", "upgrade")
+	refused(t, dir, Options{}, ErrUnusable, "newer version", "format 9999", "upgrade")
 }
 
 func TestForeignFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	edit(t, dir, "CREATE TABLE somebody (elses TEXT)")
-	refused(t, dir, Options{}, "no ledger of dragoman")
+	refused(t, dir, Options{}, ErrUnusable, "no ledger of dragoman")
 }
 
 func TestDamagedFileIsRefused(t *testing.T) {
@@ -103,8 +109,8 @@ func TestDamagedFileIsRefused(t *testing.T) {
 			if err := os.WriteFile(file, damage(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			refused(t, dir, Options{}, "ledger", "backup")
-			refused(t, dir, Options{}, "ledger", "backup") // and nobody holds the lock
+			refused(t, dir, Options{}, ErrUnusable, "ledger", "backup")
+			refused(t, dir, Options{}, ErrUnusable, "ledger", "backup") // and nobody holds the lock
 		})
 	}
 }

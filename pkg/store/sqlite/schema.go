@@ -119,10 +119,10 @@ func migrate(c *conn) error {
 	}
 	switch {
 	case app != appID && tables > 0:
-		return fmt.Errorf("the file is a database, but no ledger of dragoman: move it away")
+		return reason{errors.New("the file is a database, but no ledger of dragoman: move it away"), ErrUnusable}
 	case version > int64(len(migrations)):
-		return fmt.Errorf("a newer version of dragoman wrote the ledger (format %d, this one knows %d): upgrade, or restore an older backup",
-			version, len(migrations))
+		return reason{fmt.Errorf("a newer version of dragoman wrote the ledger (format %d, this one knows %d): upgrade, or restore an older backup",
+			version, len(migrations)), ErrUnusable}
 	}
 	for ; version < int64(len(migrations)); version++ {
 		script := fmt.Sprintf("%s; PRAGMA application_id = %d; PRAGMA user_version = %d", migrations[version], appID, version+1)

@@ -117,8 +117,9 @@ var _ store.Store = (*Store)(nil)
 
 // Open opens the ledger in dir and makes both if they are not there. It starts
 // a goroutine, which Close ends. An error says in a sentence what is wrong:
-// another daemon uses dir (and its process id), dir cannot be written, the file
-// is damaged or from a newer version.
+// another daemon uses dir (and its process id; ErrInUse), dir cannot be written
+// (ErrReadOnly, if that is forbidden), the file is damaged or from a newer version
+// (ErrUnusable).
 func Open(dir string, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -131,7 +132,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	s, err := open(dir, o)
 	if err != nil {
-		return nil, fmt.Errorf("store: open %s: %w", dir, err)
+		return nil, fmt.Errorf("store: open %s: %w", dir, forbidden(dir, err))
 	}
 	return s, nil
 }

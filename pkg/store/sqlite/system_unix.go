@@ -4,6 +4,7 @@ package sqlite
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
 )
@@ -38,4 +39,26 @@ func syncDir(dir string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
+}
+
+// giveToOwner lets root, who made files in dir, give them to whom dir belongs:
+// the daemon runs as that user and could not open them.
+func giveToOwner(dir string, files ...string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	for _, file := range files {
+		if err := os.Lchown(file, int(owner.Uid), int(owner.Gid)); err != nil {
+			return fmt.Errorf("give %s to the owner of the data directory: %w", file, err)
+		}
+	}
+	return nil
 }
