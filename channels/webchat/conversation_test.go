@@ -535,7 +535,7 @@ func TestHistoryIsShown(t *testing.T) {
 				t.Errorf("limit %d", limit)
 			}
 			then := time.Now().Add(-time.Hour)
-			return []Line{{"system", "secret instructions", then}, {"user", "<b>q</b>", then}, {"assistant", "**a**", then}, {"tool", "{}", then}}, fail
+			return []Line{{Role: "system", Text: "secret instructions", Time: then}, {Role: "user", Text: "<b>q</b>", Time: then}, {Role: "assistant", Text: "**a**", Time: then}, {Role: "tool", Text: "{}", Time: then}}, fail
 		}
 		c, w := serve(t, Config{}, &memory{}, WithHistory(history))
 		b := newBrowser(t, origin, w.dial)
@@ -554,6 +554,34 @@ func TestHistoryIsShown(t *testing.T) {
 		if code, text := b.status(http.MethodPost, "/api/session", nil, nil); code != http.StatusServiceUnavailable || strings.Contains(text, "disk") {
 			t.Errorf("without its history: %d %s", code, text)
 		}
+	})
+}
+
+// A question from before a restart is shown while it waits for its answer, and
+// stays shown, once and before it, when that is there.
+func TestWaitingIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now().Add(-time.Minute)
+		lines := []Line{{Role: "user", Text: "q1", Time: began, Waiting: "message-1"}, {Role: "user", Text: "q2", Time: began, Waiting: "message-2"}}
+		c, w := serve(t, Config{}, &memory{}, WithHistory(func(context.Context, bus.Address, int) ([]Line, error) { return lines, nil }))
+		b := newBrowser(t, origin, w.dial)
+		shows := func(want ...string) {
+			t.Helper()
+			if got := texts(b.open().Lines); !slices.Equal(got, want) {
+				t.Errorf("shown: %q, want %q", got, want)
+			}
+		}
+		shows("user: q1", "user: q2")
+		shows("user: q1", "user: q2")
+		chat := chatIDOf(b.key())
+		time.Sleep(time.Second)
+		lines = []Line{{Role: "user", Text: "q1", Time: time.Now()}, {Role: "assistant", Text: "a1", Time: time.Now()}, lines[1]}
+		c.mustSend(t, chat, "a1")
+		shows("user: q1", "user: q2", "assistant: <p>a1</p>")
+		time.Sleep(time.Second)
+		lines = append(lines[:2], Line{Role: "user", Text: "q2", Time: time.Now()}, Line{Role: "assistant", Text: "a2", Time: time.Now()})
+		c.mustSend(t, chat, "a2")
+		shows("user: q1", "user: q2", "assistant: <p>a1</p>", "assistant: <p>a2</p>")
 	})
 }
 

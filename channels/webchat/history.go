@@ -46,7 +46,6 @@ func (c *Channel) showLine(l Line) shown {
 // past returns what a page shows when it opens, and the cursor from which its
 // stream goes on.
 func (c *Channel) past(ctx context.Context, chat string) (lines []shown, cursor int64, err error) {
-	events, cursor := c.hub.snapshot(chat)
 	var old []Line
 	if c.history != nil {
 		old, err = c.history(ctx, bus.Address{Channel: c.name, ChatID: chat}, historyLines)
@@ -54,6 +53,8 @@ func (c *Channel) past(ctx context.Context, chat string) (lines []shown, cursor 
 			return nil, 0, err
 		}
 	}
+	old = c.recall(chat, old)
+	events, cursor := c.hub.snapshot(chat)
 	old = before(old, events)
 	lines = make([]shown, 0, len(old)+len(events))
 	for _, l := range old {
@@ -67,6 +68,20 @@ func (c *Channel) past(ctx context.Context, chat string) (lines []shown, cursor 
 		}
 	}
 	return lines, cursor, nil
+}
+
+// recall takes into memory what still waits for its answer since before a
+// restart, so that it stays shown when the answer is there, and returns the
+// other lines.
+func (c *Channel) recall(chat string, lines []Line) (rest []Line) {
+	for _, l := range lines {
+		if l.Waiting == "" {
+			rest = append(rest, l)
+			continue
+		}
+		c.hub.add(chat, event{kind: kindMessage, role: providers.RoleUser, id: l.Waiting, text: l.Text})
+	}
+	return rest
 }
 
 // before returns the lines of the history that events do not show. events are

@@ -56,6 +56,10 @@ type Line struct {
 	Role string // providers.RoleUser or providers.RoleAssistant; others are not shown
 	Text string
 	Time time.Time
+
+	// Waiting is the page's id of a message that is stored and not answered
+	// yet, "" for what is in the history. Such lines come last.
+	Waiting string
 }
 
 // HistoryFunc returns the newest limit lines of a conversation, oldest first.

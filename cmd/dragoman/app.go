@@ -240,18 +240,55 @@ func (a *app) mayReach(_ context.Context, call tools.Call, target bus.Address) e
 	return nil
 }
 
-// webHistory is what the web chat shows of a conversation's past.
+// webHistory is what the web chat shows of a conversation's past, and what
+// waits there for its answer.
 func (a *app) webHistory(ctx context.Context, at bus.Address, limit int) ([]webchat.Line, error) {
+	// Open turns first: one that ends meanwhile is in the history then.
+	taken, rows, err := a.open(ctx, at, limit)
+	if err != nil {
+		return nil, fmt.Errorf("web chat: %w", err)
+	}
 	entries, err := a.store.History(ctx, at.String(), limit)
 	if err != nil {
 		return nil, fmt.Errorf("web chat: %w", err)
 	}
-	lines := make([]webchat.Line, 0, len(entries))
+	lines := make([]webchat.Line, 0, len(entries)+len(rows))
 	for _, e := range entries {
+		for _, seq := range taken[e.Turn] {
+			rows = slices.DeleteFunc(rows, func(r store.Inbound) bool { return r.Seq == seq })
+		}
 		if e.Message.Content == "" || len(e.Message.ToolCalls) > 0 || gateway.SaidByNobody(e) {
 			continue
 		}
 		lines = append(lines, webchat.Line{Role: e.Message.Role, Text: e.Message.Content, Time: e.Time})
 	}
+	for _, r := range rows {
+		if m := r.Message; m.Kind == bus.KindMessage && m.Text != "" {
+			lines = append(lines, webchat.Line{Role: providers.RoleUser, Text: m.Text, Time: m.Time, Waiting: m.MessageID})
+		}
+	}
 	return lines, nil
+}
+
+// open returns the messages of a conversation that are not answered yet, those
+// of turns under way before those that wait, and which of them each turn took.
+func (a *app) open(ctx context.Context, at bus.Address, limit int) (taken map[string][]int64, rows []store.Inbound, err error) {
+	turns, err := a.store.OpenTurns(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	taken = map[string][]int64{}
+	for _, t := range turns {
+		if t.Address != at {
+			continue
+		}
+		taken[t.ID] = t.Inbound
+		of, err := a.store.Inbound(ctx, t.Inbound)
+		if err != nil {
+			return nil, nil, err
+		}
+		rows = append(rows, of...)
+	}
+	waiting, err := a.store.Waiting(ctx, at, 0, limit)
+	return taken, append(rows, waiting...), err
 }
