@@ -26,7 +26,7 @@ func refused(t *testing.T, dir string, o Options, why error, words ...string) {
 		t.Fatal("it was opened")
 	}
 	for _, known := range []error{ErrInUse, ErrReadOnly, ErrUnusable} {
-		if got := errors.Is(err, known); got != (known == why) {
+		if got := errors.Is(err, known); got != errors.Is(why, known) {
 			t.Errorf("errors.Is(%v, %v) is %v", err, known, got)
 		}
 	}
