@@ -31,7 +31,7 @@ func TestInspectionBesideADaemon(t *testing.T) {
 	if code, text := c.run("sessions", "list"); code != 0 || !strings.Contains(text, at+"  4") {
 		t.Errorf("%d, %s", code, text)
 	}
-	if code, text := c.run("sessions", "delete", at); code != exitFailure || !strings.Contains(text, "/forget") {
+	if code, text := c.run("sessions", "delete", at); code != exitTaken || !strings.Contains(text, "/forget") {
 		t.Errorf("%d, %s", code, text)
 	}
 	code, text := c.run("why", "all listed")
@@ -59,7 +59,7 @@ func TestInspectionBesideADaemon(t *testing.T) {
 	if code, text := c.run("backup", backup); code != 0 {
 		t.Errorf("%d, %s", code, text)
 	}
-	if code, text := c.run("restore", backup); code != exitFailure || !strings.Contains(text, "uses the data directory") {
+	if code, text := c.run("restore", backup); code != exitTaken || !strings.Contains(text, "uses the data directory") {
 		t.Errorf("%d, %s", code, text)
 	}
 }
