@@ -485,9 +485,11 @@ func TestErrorfPointsAtTheValue(t *testing.T) {
 }
 
 func TestDataFolderThatIsAFile(t *testing.T) {
-	path := write(t, "")
-	_, err := FromEnv(vars("DRAGOMAN_DATA_DIR", path))
-	if want := "environment variable DRAGOMAN_DATA_DIR: data_dir: " + path + " is a file, or lies in one: name a folder"; err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
+	file := write(t, "")
+	for _, path := range []string{file, filepath.Join(file, "inside")} {
+		_, err := FromEnv(vars("DRAGOMAN_DATA_DIR", path))
+		if want := "environment variable DRAGOMAN_DATA_DIR: data_dir: " + path + " is a file, or lies in one: name a folder"; err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
 	}
 }
