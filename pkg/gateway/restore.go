@@ -241,7 +241,7 @@ func (g *Gateway) setTurnAside(tx *store.Tx, t *store.Turn, rows []store.Inbound
 	m := rows[len(rows)-1].Message
 	g.counts.turnsAside.Add(1)
 	g.log.Error("a turn that ended the process while it ran alone is set aside", "channel", m.Channel, "chat_id", m.ChatID, "turn_id", t.ID)
-	closeTurn(tx, t, rows, "("+textSetAside+")")
+	closeTurn(tx, t, rows, textSetAside) // what is told, so that a page shows it once
 	tx.Send = append(tx.Send, g.outgoing(m, "aside", insteadOf(m, textSetAside))...)
 }
 

@@ -119,6 +119,10 @@ func TestPoisonedTurnIsSetAside(t *testing.T) {
 				again.say(again.ch.from("1", "a", "hello"))
 				time.Sleep(2 * time.Second)
 				again.wantTexts("1", textSetAside, "fine")
+				past, err := again.store.History(t.Context(), bus.Address{Channel: "fake", ChatID: "1"}.String(), 10)
+				if err != nil || len(past) < 2 || past[0].Message.Content != "poison" || past[1].Message.Content != textSetAside {
+					t.Errorf("the history is %v, %v, want the question and what was told", past, err)
+				}
 			}
 			if err := again.stop(); err != nil {
 				t.Fatal(err)
