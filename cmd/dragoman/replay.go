@@ -66,7 +66,7 @@ func (p *program) replay(ctx context.Context, l ledger, id, fixture string) erro
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("nothing is kept of a turn %q: steps are kept for 7 days; \"dragoman why\" names the turn of a message", id)
+		return fmt.Errorf("nothing is kept of a turn %q: steps are kept for a time (store.retention.journal); \"dragoman why\" names the turn of a message", id)
 	}
 	rec, err := p.recordOf(l, turn)
 	if err != nil {

@@ -35,7 +35,7 @@ or the turn_id of the log.`,
 // has its key made of the message's id and one of these.
 var about = []string{"done", "result", "refusal", "panic", "aside", "slow", "overflow"}
 
-const textUnknown = `nothing is kept of %s. A message that was not addressed to the bot, or whose sender is not allowed, leaves no trace by design, and the ids of the others are kept for 30 days. Where to look: the log at level debug ("message dropped"), "a stranger was refused" at level info, and the "groups", "allow_users" and "allow_chats" of the channel`
+const textUnknown = `nothing is kept of %s. A message that was not addressed to the bot, or whose sender is not allowed, leaves no trace by design, and the ids of the others are kept for a time (store.retention.dedupe). Where to look: the log at level debug ("message dropped"), "a stranger was refused" at level info, and the "groups", "allow_users" and "allow_chats" of the channel`
 
 func (p *program) why(l ledger, what string) error {
 	story := teller{out: p.out, l: l, told: map[string]bool{}}
@@ -160,7 +160,7 @@ func (t *teller) message(m sqlite.Message) error {
 	case m.Done.IsZero():
 		fmt.Fprintln(t.out, "it waits for its turn")
 	case m.Erased:
-		fmt.Fprintln(t.out, "it was deleted or forgotten, or is older than the journal (7 days): no more is kept")
+		fmt.Fprintln(t.out, "it was deleted or forgotten, or is older than store.retention.journal: no more is kept")
 	default:
 		fmt.Fprintln(t.out, "it took no turn of the model: a command, a result shown as it is, or nothing to answer")
 	}
