@@ -55,9 +55,7 @@ func (a attempt) run(ctx context.Context) (res *tools.ToolLoopResult, summary *s
 	a.loop.Rounds, a.loop.Finish = res.Iterations, ""
 	again, err := tools.RunToolLoop(ctx, a.loop, slices.Concat(messages, res.Messages), a.channel, a.chatID)
 	again.Messages = slices.Concat(res.Messages, again.Messages)
-	again.Usage.PromptTokens += res.Usage.PromptTokens
-	again.Usage.CompletionTokens += res.Usage.CompletionTokens
-	again.Usage.TotalTokens += res.Usage.TotalTokens
+	again.Usage.Add(res.Usage)
 	return again, summary, err
 }
 

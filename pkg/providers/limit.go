@@ -21,9 +21,14 @@ type limited struct {
 }
 
 func (l *limited) Chat(ctx context.Context, messages []Message, tools []ToolDefinition, model string, options map[string]interface{}) (*LLMResponse, error) {
+	return l.ChatStream(ctx, messages, tools, model, options, nil)
+}
+
+// ChatStream implements Streamer.
+func (l *limited) ChatStream(ctx context.Context, messages []Message, tools []ToolDefinition, model string, options map[string]interface{}, onDelta func(Delta)) (*LLMResponse, error) {
 	if err := l.slots.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
 	defer l.slots.Release(1)
-	return l.next.Chat(ctx, messages, tools, model, options)
+	return Stream(ctx, l.next, messages, tools, model, options, onDelta)
 }

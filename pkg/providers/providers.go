@@ -4,7 +4,10 @@
 // in providerstest.
 package providers
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+)
 
 // LLMProvider is a language model behind some API.
 type LLMProvider interface {
@@ -17,6 +20,36 @@ type LLMProvider interface {
 	// complete or ctx ends, retries what is worth retrying by itself, and is
 	// safe for concurrent use. A failure is an *Error, or ctx's own error.
 	Chat(ctx context.Context, messages []Message, tools []ToolDefinition, model string, options map[string]interface{}) (*LLMResponse, error)
+}
+
+// Streamer is a provider that tells a reply while it is being made.
+type Streamer interface {
+	// ChatStream is Chat. Until it returns it calls onDelta with each piece of
+	// the reply, in order and on the calling goroutine; onDelta must not block
+	// for long and is not nil. What it returns is the whole reply, as from Chat,
+	// and only that decides what happens next: pieces are for showing. Once
+	// onDelta has been given a text, the request is not sent again; a failure
+	// then is final, here and in a Chain.
+	ChatStream(ctx context.Context, messages []Message, tools []ToolDefinition, model string, options map[string]interface{}, onDelta func(Delta)) (*LLMResponse, error)
+}
+
+// Delta is a piece of a reply.
+type Delta struct {
+	Text      string // more of LLMResponse.Content
+	Reasoning string // more of the model's thoughts, which are not for the person
+}
+
+// Stream asks p as a Streamer if it is one and onDelta is not nil. Otherwise it
+// asks as ever, and the whole text is one piece.
+func Stream(ctx context.Context, p LLMProvider, messages []Message, tools []ToolDefinition, model string, options map[string]interface{}, onDelta func(Delta)) (*LLMResponse, error) {
+	if s, ok := p.(Streamer); ok && onDelta != nil {
+		return s.ChatStream(ctx, messages, tools, model, options, onDelta)
+	}
+	resp, err := p.Chat(ctx, messages, tools, model, options)
+	if err == nil && resp != nil && resp.Content != "" && onDelta != nil {
+		onDelta(Delta{Text: resp.Content})
+	}
+	return resp, err
 }
 
 // Message roles.
@@ -33,6 +66,9 @@ type Message struct {
 	Content    string     `json:"content"`
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // assistant messages only
 	ToolCallID string     `json:"tool_call_id,omitempty"` // tool messages only: the call it answers
+
+	// Opaque is LLMResponse.Opaque of the reply that an assistant message was.
+	Opaque json.RawMessage `json:"opaque,omitempty"`
 }
 
 // ToolCall is one call the model asks for. Name and Arguments are what the loop
@@ -62,6 +98,8 @@ const (
 	FinishToolCalls     = "tool_calls"
 	FinishLength        = "length"
 	FinishContentFilter = "content_filter"
+	FinishRefusal       = "refusal" // the model declines; its calls are not run
+	FinishPause         = "pause"   // the service stopped on the way and goes on when asked again
 )
 
 // LLMResponse is a model's reply.
@@ -70,6 +108,11 @@ type LLMResponse struct {
 	ToolCalls    []ToolCall `json:"tool_calls,omitempty"`
 	FinishReason string     `json:"finish_reason"`
 	Usage        *Usage     `json:"usage,omitempty"` // nil when the API does not tell
+
+	// Opaque is what the API wants to see again with this reply, such as signed
+	// thoughts: a JSON object with one key, the name of the provider that made
+	// it. Nobody else looks into it, and other providers leave it out.
+	Opaque json.RawMessage `json:"opaque,omitempty"`
 }
 
 // Usage counts tokens.
@@ -77,6 +120,24 @@ type Usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
 	TotalTokens      int `json:"total_tokens"`
+
+	// Parts of the above, 0 where the API does not tell.
+	CacheReadTokens  int `json:"cache_read_tokens,omitempty"`  // of PromptTokens, read from the API's cache
+	CacheWriteTokens int `json:"cache_write_tokens,omitempty"` // of PromptTokens, put into it
+	ReasoningTokens  int `json:"reasoning_tokens,omitempty"`   // of CompletionTokens, thoughts
+
+	Estimated bool `json:"estimated,omitempty"` // counted by us, because the API did not tell
+}
+
+// Add adds what another request cost.
+func (u *Usage) Add(v Usage) {
+	u.PromptTokens += v.PromptTokens
+	u.CompletionTokens += v.CompletionTokens
+	u.TotalTokens += v.TotalTokens
+	u.CacheReadTokens += v.CacheReadTokens
+	u.CacheWriteTokens += v.CacheWriteTokens
+	u.ReasoningTokens += v.ReasoningTokens
+	u.Estimated = u.Estimated || v.Estimated
 }
 
 // ToolDefinition describes one tool to the model.

@@ -127,12 +127,10 @@ func (l *loop) ask(ctx context.Context, round int, tools *ToolRegistry) (reply p
 		return reply, "", err
 	}
 	if u := resp.Usage; u != nil {
-		l.res.Usage.PromptTokens += u.PromptTokens
-		l.res.Usage.CompletionTokens += u.CompletionTokens
-		l.res.Usage.TotalTokens += u.TotalTokens
+		l.res.Usage.Add(*u)
 	}
 	l.res.Iterations++
-	reply = providers.Message{Role: providers.RoleAssistant, Content: resp.Content}
+	reply = providers.Message{Role: providers.RoleAssistant, Content: resp.Content, Opaque: resp.Opaque}
 	if round <= l.cfg.MaxIterations {
 		reply.ToolCalls = tidyCalls(resp.ToolCalls)
 	}
