@@ -74,6 +74,18 @@ type IdempotentTool interface {
 	Idempotent() bool
 }
 
+// ParallelSafe is a Tool that says of a call whether it may run while the calls
+// next to it in the same reply run too: it changes nothing that another call
+// could read, and waits for nothing that another call does. It is asked once for
+// each call, on the loop's goroutine, before anything of the group runs; it must
+// not block. args are as the model wrote them, not checked yet, and are only to
+// be read; a panic counts as false. A tool without it always runs alone, and so
+// does one with setters, whose instance serves one call at a time anyway.
+type ParallelSafe interface {
+	Tool
+	ParallelSafe(args map[string]interface{}) bool
+}
+
 // LoopBreaker is a Tool that can end the loop: it says that the work is done, or
 // that a person has to answer first. IsLoopBreaking is asked once, when the tool
 // is registered. The loop ends when such a tool was run and did not fail; what
