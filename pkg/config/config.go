@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -329,8 +330,15 @@ func userConfigDir(env func(string) string) string {
 	return ""
 }
 
-// expandHome replaces a leading "~".
+// expandHome replaces a leading "~". What a shell would replace too, and nobody
+// does here, is refused: it would name a strange folder below the current one.
 func expandHome(path string, env func(string) string) (string, error) {
+	if strings.HasPrefix(path, "$") {
+		return "", fmt.Errorf("%q is taken as it stands: write ${HOME}, or the full path", path)
+	}
+	if len(path) > 1 && path[0] == '~' && !os.IsPathSeparator(path[1]) {
+		return "", fmt.Errorf("%q: only ~ alone stands for a home folder: give the full path", path)
+	}
 	if path != "~" && (len(path) < 2 || path[0] != '~' || !os.IsPathSeparator(path[1])) {
 		return path, nil
 	}

@@ -88,7 +88,7 @@ channels:
   work: {type: telegram, token: "${KEY}"}
   telegram: {}
   discord: {}
-store: {driver: sqlite, durability: fast, retention: {journal: 24h, dedupe: 48h, history: 720h}}
+store: {driver: sqlite, durability: fast, retention: {journal: 24h, dedupe: 48h, history: 30d}}
 tools: {workspace: shared}
 log: {level: debug, format: json}
 health: {listen: ":9000"}
@@ -136,7 +136,7 @@ func TestMistakes(t *testing.T) {
 		{"text for a number", "agent: {max_iterations: lots}\n", []string{`config.yaml:1: agent.max_iterations: expected a whole number, found "lots"`}},
 		{"fraction for a number", "agent: {max_iterations: 2.5}\n", []string{`config.yaml:1: agent.max_iterations: expected a whole number, found "2.5"`}},
 		{"list for a number", "agent: {max_iterations: [1]}\n", []string{`config.yaml:1: agent.max_iterations: expected a whole number, found a list`}},
-		{"number without unit", "agent:\n\n  turn_timeout: 300\n", []string{`config.yaml:3: agent.turn_timeout: expected a time with its unit, such as 90s, 5m or 1h30m, found "300"`}},
+		{"number without unit", "agent:\n\n  turn_timeout: 300\n", []string{`config.yaml:3: agent.turn_timeout: expected a time with its unit, such as 90s, 1h30m or 7d, found "300"`}},
 		{"text for a block", "agent: main\n", []string{`config.yaml:1: agent: expected keys and values, found "main"`}},
 		{"list for a block", "models: [a]\n", []string{`config.yaml:1: models: expected keys and values, found a list`}},
 		{"list for a channel", "channels: {telegram: [a]}\n", []string{`config.yaml:1: channels.telegram: expected keys and values, found a list`}},
@@ -187,9 +187,16 @@ func TestMistakes(t *testing.T) {
 		{"address without scheme", "models: {main: {provider: openai, model: m, base_url: \"localhost:11434\"}}\n", []string{`config.yaml:1: models.main.base_url: expected an address that begins with http:// or https://`}},
 		{"channel name", "channels: {\"my bot\": {type: telegram}}\n", []string{`config.yaml:1: channels.my bot: a channel's name has only letters, digits, - and _`}},
 		{"workspace", "tools: {workspace: common}\n", []string{`config.yaml:1: tools.workspace: expected per_conversation or shared, found "common"`}},
-		{"retention without a unit", "store: {retention: {journal: 7}}\n", []string{`config.yaml:1: store.retention.journal: expected a time with its unit, such as 90s, 5m or 1h30m, found "7"`}},
+		{"retention without a unit", "store: {retention: {journal: 7}}\n", []string{`config.yaml:1: store.retention.journal: expected a time with its unit, such as 90s, 1h30m or 7d, found "7"`}},
 		{"retention too short", "store: {retention: {journal: 1h, history: -1h}}\n", []string{`config.yaml:1: store.retention.history: expected a time of at least 1s, or 0 for ever, found -1h0m0s`}},
-		{"retention of ids", "store:\n  retention:\n    journal: 0\n", []string{`config.yaml: store.retention.dedupe: a message is kept no longer than its id: give this as long as journal at least, or 0 for ever`}},
+		{"retention of ids", "store:\n  retention:\n    journal: 0\n", []string{`config.yaml:3: store.retention.journal: 0 is for ever, and a message is kept no longer than its id: set dedupe to 0 as well, or give a time of at most 30d here`}},
+		{"retention longer than ids", "store:\n  retention: {journal: 60d, dedupe: 30d}\n", []string{`config.yaml:2: store.retention.dedupe: a message is kept no longer than its id: give this as long as journal (60d) at least, or 0 for ever`}},
+		{"days without sense", "store: {retention: {journal: 1.5d, dedupe: 99999999d}}\n", []string{
+			`config.yaml:1: store.retention.journal: expected a time with its unit, such as 90s, 1h30m or 7d, found "1.5d"`,
+			`config.yaml:1: store.retention.dedupe: expected a time with its unit, such as 90s, 1h30m or 7d, found "99999999d"`,
+		}},
+		{"home of somebody", "data_dir: ~bob/bot\n", []string{`config.yaml:1: data_dir: "~bob/bot": only ~ alone stands for a home folder: give the full path, here or in DRAGOMAN_DATA_DIR`}},
+		{"home as a shell has it", "data_dir: $HOME/bot\n", []string{`config.yaml:1: data_dir: "$HOME/bot" is taken as it stands: write ${HOME}, or the full path, here or in DRAGOMAN_DATA_DIR`}},
 		{"tool calls", "models:\n  main: {provider: offline, tool_calls: xml}\n", []string{`config.yaml:2: models.main.tool_calls: expected native or text, found "xml"`}},
 		{"durability", "store: {durability: none}\n", []string{`config.yaml:1: store.durability: expected full or fast, found "none"`}},
 		{"level", "log: {level: loud}\n", []string{`config.yaml:1: log.level: expected debug or info or warn or error, found "loud"`}},

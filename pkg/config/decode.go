@@ -329,12 +329,26 @@ func parseBool(text string) (bool, error) {
 }
 
 func (d *decoder) duration(n *yaml.Node, path string, into *time.Duration) {
-	v, err := time.ParseDuration(n.Value)
+	v, err := parseDuration(n.Value)
 	if err != nil || n.Kind != yaml.ScalarNode {
-		d.expected(n, path, "a time with its unit, such as 90s, 5m or 1h30m")
+		d.expected(n, path, "a time with its unit, such as 90s, 1h30m or 7d")
 		return
 	}
 	*into = v
+}
+
+// parseDuration reads what time.ParseDuration does, and whole days.
+func parseDuration(text string) (time.Duration, error) {
+	count, isDays := strings.CutSuffix(text, "d")
+	if !isDays {
+		return time.ParseDuration(text)
+	}
+	const most = 100 * 365 // a time.Duration ends at 292 years
+	n, err := strconv.Atoi(count)
+	if err != nil || n < -most || n > most {
+		return 0, strconv.ErrSyntax
+	}
+	return time.Duration(n) * 24 * time.Hour, nil
 }
 
 // maxSecretFile bounds the file a "file:" value names.

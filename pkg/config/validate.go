@@ -110,8 +110,12 @@ func (v *validator) retention(r Retention) {
 			v.add("store.retention."+k.key, "expected a time of at least 1s, or 0 for ever, found %v", k.keep)
 		}
 	}
-	if r.Dedupe > 0 && (r.Journal == 0 || r.Dedupe < r.Journal) {
-		v.add("store.retention.dedupe", "a message is kept no longer than its id: give this as long as journal at least, or 0 for ever")
+	switch {
+	case r.Dedupe <= 0 || r.Journal > 0 && r.Journal <= r.Dedupe:
+	case r.Journal == 0:
+		v.add("store.retention.journal", "0 is for ever, and a message is kept no longer than its id: set dedupe to 0 as well, or give a time of at most %s here", days(r.Dedupe))
+	default:
+		v.add("store.retention.dedupe", "a message is kept no longer than its id: give this as long as journal (%s) at least, or 0 for ever", days(r.Journal))
 	}
 }
 
@@ -198,4 +202,12 @@ func (c *Config) Check(known Names) error {
 		d.unknown("store.driver", "store driver", c.Store.Driver, known.Stores)
 	}
 	return d.err()
+}
+
+// days writes a time as a person would in the configuration.
+func days(d time.Duration) string {
+	if day := 24 * time.Hour; d >= day && d%day == 0 {
+		return strconv.Itoa(int(d/day)) + "d"
+	}
+	return d.String()
 }
