@@ -36,8 +36,12 @@ func (g *Gateway) restore(ctx context.Context) error {
 		return err
 	}
 	g.senders.enqueue(unsent)
-	if err := g.restoreLanes(ctx); err != nil {
+	turns, waiting, err := g.restoreLanes(ctx)
+	if err != nil {
 		return err
+	}
+	if turns+waiting+len(unsent)+len(tasks) > 0 {
+		g.log.Info("going on with what the ledger holds", "turns", turns, "conversations_waiting", waiting, "unsent", len(unsent), "tasks", len(tasks))
 	}
 	if err := g.restoreTasks(ctx, tasks); err != nil {
 		return err
@@ -74,16 +78,17 @@ func (g *Gateway) suspectSent(ctx context.Context, rows []store.Outbound) error 
 	return nil
 }
 
-// restoreLanes takes up turns that did not end and messages that wait.
-func (g *Gateway) restoreLanes(ctx context.Context) error {
+// restoreLanes takes up turns that did not end and messages that wait, and says
+// how many turns and in how many conversations.
+func (g *Gateway) restoreLanes(ctx context.Context) (turns, waiting int, err error) {
 	open, err := g.cfg.Store.OpenTurns(ctx)
 	if err != nil {
-		return fmt.Errorf("gateway: read open turns: %w", err)
+		return 0, 0, fmt.Errorf("gateway: read open turns: %w", err)
 	}
 	var resumed []resumedTurn
 	lanes, err := g.cfg.Store.Lanes(ctx)
 	if err != nil {
-		return fmt.Errorf("gateway: read waiting messages: %w", err)
+		return 0, 0, fmt.Errorf("gateway: read waiting messages: %w", err)
 	}
 	tx := store.Tx{}
 	for i := range open {
@@ -93,11 +98,11 @@ func (g *Gateway) restoreLanes(ctx context.Context) error {
 		}
 		rows, err := g.cfg.Store.Inbound(ctx, t.Inbound)
 		if err != nil {
-			return fmt.Errorf("gateway: read the messages of a turn: %w", err)
+			return 0, 0, fmt.Errorf("gateway: read the messages of a turn: %w", err)
 		}
 		stopped, err := g.cfg.Store.Fact(ctx, stoppedFact(t.Address))
 		if err != nil {
-			return fmt.Errorf("gateway: read what was stopped: %w", err)
+			return 0, 0, fmt.Errorf("gateway: read what was stopped: %w", err)
 		}
 		switch {
 		case len(rows) == 0: // nothing is left to answer
@@ -111,7 +116,7 @@ func (g *Gateway) restoreLanes(ctx context.Context) error {
 	resumed = g.judge(&tx, resumed)
 	res, err := g.apply(ctx, tx)
 	if err != nil {
-		return fmt.Errorf("gateway: mark open turns: %w", err)
+		return 0, 0, fmt.Errorf("gateway: mark open turns: %w", err)
 	}
 	g.senders.enqueue(res.Queued)
 	g.quarantine.hold(resumed)
@@ -122,11 +127,12 @@ func (g *Gateway) restoreLanes(ctx context.Context) error {
 		if g.left(addr) {
 			continue
 		}
+		waiting++
 		if err := g.restoreLane(ctx, addr); err != nil {
-			return err
+			return 0, 0, err
 		}
 	}
-	return nil
+	return len(resumed), waiting, nil
 }
 
 // restoreLane notes what waits in a conversation.

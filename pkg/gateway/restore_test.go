@@ -286,5 +286,8 @@ func TestUnsentMessagesAreLogged(t *testing.T) {
 		if n := strings.Count(log.String(), "may_appear_twice=true"); n != 2 {
 			t.Errorf("%d of 2 messages were logged: %s", n, log.String())
 		}
+		if want := "turns=0 conversations_waiting=0 unsent=2 tasks=0"; !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not say %q: %s", want, log.String())
+		}
 	})
 }
