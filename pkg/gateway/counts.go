@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"errors"
 	"sync/atomic"
+	"time"
 
+	"github.com/dragoman-chat/dragoman/channels"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 )
 
@@ -35,12 +38,69 @@ type counters struct {
 	followUps, sent, sendRetries, maybeTwice, givenUp, ledgerWaits  atomic.Int64
 }
 
-// failed counts a turn that ended with err.
-func (c *counters) failed(err error) {
-	c.turnsFailed.Add(1)
-	if providers.KindOf(err) != "" {
-		c.modelFailures.Add(1)
+// TurnOutcome is how a turn ended.
+type TurnOutcome string
+
+// How turns end.
+const (
+	TurnDone    TurnOutcome = "done"    // answered
+	TurnFailed  TurnOutcome = "failed"  // with an apology
+	TurnStopped TurnOutcome = "stopped" // by /stop
+)
+
+// turnOver counts a turn that is over; err is what a failed one ended with.
+func (g *Gateway) turnOver(j *job, outcome TurnOutcome, err error) {
+	switch c := &g.counts; outcome {
+	case TurnDone:
+		c.turnsDone.Add(1)
+	case TurnStopped:
+		c.turnsStopped.Add(1)
+	case TurnFailed:
+		c.turnsFailed.Add(1)
+		if providers.KindOf(err) != "" {
+			c.modelFailures.Add(1)
+		}
 	}
+	if g.cfg.OnTurn != nil && !j.began.IsZero() {
+		g.cfg.OnTurn(outcome, time.Since(j.began))
+	}
+}
+
+// SendOutcome is what an attempt to send came to.
+type SendOutcome string
+
+// What attempts to send come to.
+const (
+	SendOK        SendOutcome = "ok"
+	SendThrottled SendOutcome = "rate_limit" // the platform asks for patience
+	SendNotReady  SendOutcome = "not_ready"  // the channel is not connected
+	SendUnknown   SendOutcome = "unknown"    // it may have arrived or not
+	SendRefused   SendOutcome = "refused"    // it never will
+	SendFailed    SendOutcome = "failed"     // anything else, which is tried again
+)
+
+func (g *Gateway) sendTried(channel string, err error, took time.Duration) {
+	if g.cfg.OnSend != nil {
+		g.cfg.OnSend(channel, sendOutcome(err), took)
+	}
+}
+
+func sendOutcome(err error) SendOutcome {
+	if err == nil {
+		return SendOK
+	}
+	_, throttled := errors.AsType[*channels.RateLimitError](err)
+	switch {
+	case throttled:
+		return SendThrottled
+	case errors.Is(err, channels.ErrNotReady):
+		return SendNotReady
+	case errors.Is(err, channels.ErrUnknownOutcome):
+		return SendUnknown
+	case errors.Is(err, channels.ErrPermanent):
+		return SendRefused
+	}
+	return SendFailed
 }
 
 // Counts returns the counts as they are now, each for itself. Safe for

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,12 +81,18 @@ func TestCounts(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := start(t, model, withTool(later{time.Second, &tools.ToolResult{ForLLM: "raw", ForUser: "shown"}}))
+				var ended atomic.Int64
+				r := start(t, model, withTool(later{time.Second, &tools.ToolResult{ForLLM: "raw", ForUser: "shown"}}), func(c *Config) {
+					c.OnTurn = func(TurnOutcome, time.Duration) { ended.Add(1) }
+				})
 				c.play(r)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if got := r.Counts(); got != c.want {
 					t.Errorf("got  %+v\nwant %+v", got, c.want)
+				}
+				if n := c.want.TurnsDone + c.want.TurnsFailed + c.want.TurnsStopped; ended.Load() != n {
+					t.Errorf("told of %d turns, want %d", ended.Load(), n)
 				}
 			})
 		})

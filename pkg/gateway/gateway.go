@@ -42,6 +42,13 @@ type Config struct {
 	TurnTimeout      time.Duration // longest a turn may take; 0 means no limit
 	TurnsPerMinute   int           // turns one sender may start in a minute; 0 means no limit
 	Grace            time.Duration // how long running turns and queued sends may go on at shutdown
+
+	// OnTurn is told of each turn that is over how long it took from the moment
+	// it was taken up, the wait for a slot included, and OnSend of each attempt
+	// to send how long the platform took. They are called from many goroutines
+	// and must not block. nil: nobody is told.
+	OnTurn func(TurnOutcome, time.Duration)
+	OnSend func(channel string, outcome SendOutcome, took time.Duration)
 }
 
 // maxHops is how many follow-ups may follow one another with a turn of the

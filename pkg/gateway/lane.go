@@ -262,6 +262,7 @@ type job struct {
 	ctx    context.Context //nolint:containedctx // /stop may come before the worker has begun
 	cancel context.CancelCauseFunc
 	id     string // of the turn
+	began  time.Time
 
 	stopped bool // a /stop has come
 	settled bool // none counts any more

@@ -40,6 +40,7 @@ type senders struct {
 
 type outLane struct {
 	queue []store.Outbound // by Seq
+	first time.Time        // when the row that is being sent was made; guarded by mu, zero: none is
 	last  string           // the id of what was delivered last; only its goroutine looks
 }
 
@@ -232,13 +233,14 @@ func (s *senders) stop(ctx context.Context) {
 func (s *senders) run(addr bus.Address, ln *outLane) {
 	for {
 		s.mu.Lock()
+		ln.first = time.Time{}
 		if len(ln.queue) == 0 || s.g.send.Err() != nil {
 			delete(s.m, addr)
 			s.mu.Unlock()
 			return
 		}
 		row := ln.queue[0]
-		ln.queue = ln.queue[1:]
+		ln.queue, ln.first = ln.queue[1:], row.Created
 		s.mu.Unlock()
 		s.deliver(ln, row)
 	}
@@ -267,6 +269,7 @@ func (s *senders) deliver(ln *outLane, row store.Outbound) {
 		began := time.Now()
 		failpoint.Hit("send/before")
 		receipt, err := s.attempt(p, m)
+		g.sendTried(m.Channel, err, time.Since(began))
 		if err == nil {
 			failpoint.Hit("send/accepted")
 			s.settle(ln, row, receipt)

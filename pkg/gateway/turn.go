@@ -76,6 +76,7 @@ func (g *Gateway) turn(j *job) {
 	m := j.rows[len(j.rows)-1].Message
 	state := &turnState{id: j.id, msg: m}
 	began := time.Now()
+	j.began = began
 	t := agent.Turn{ID: j.id, Started: began}
 	if j.resume != nil {
 		t.Steps, t.Started = j.resume.Steps, j.resume.Started
@@ -105,13 +106,13 @@ func (g *Gateway) turn(j *job) {
 	}
 	switch {
 	case stopped:
-		g.counts.turnsStopped.Add(1)
+		g.turnOver(j, TurnStopped, nil)
 		g.log.Info("turn stopped", attrs...)
 	case err != nil:
-		g.counts.failed(err)
+		g.turnOver(j, TurnFailed, err)
 		g.log.Error("turn failed", append(attrs, "err", err)...)
 	default:
-		g.counts.turnsDone.Add(1)
+		g.turnOver(j, TurnDone, nil)
 		g.log.Info("turn done", attrs...)
 	}
 }
@@ -310,7 +311,7 @@ func (g *Gateway) giveUp(j *job) {
 		tx.Send = g.outgoing(m, "panic", insteadOf(m, agent.Apology(nil)))
 	}
 	if g.finish(m, j.id, tx) {
-		g.counts.turnsFailed.Add(1)
+		g.turnOver(j, TurnFailed, nil)
 	}
 }
 
