@@ -158,11 +158,13 @@ func (e *entry) set(s *callState) {
 	}
 }
 
-// Stats counts what legacy tools cost.
+// Stats counts what legacy tools cost, and what goes on in the background.
 type Stats struct {
 	LegacyWaits int64         // calls that had to wait for a busy instance
 	LegacyWait  time.Duration // how long, in all
 	LegacyBusy  int64         // calls that gave up
+
+	Background int // tasks that have not reported back yet, now
 }
 
 // lockStats is Stats while it grows.
@@ -171,7 +173,10 @@ type lockStats struct{ waits, nanos, busy atomic.Int64 }
 // Stats returns the counts since the registry was made, views included.
 func (r *ToolRegistry) Stats() Stats {
 	s := &r.core.stats
-	return Stats{LegacyWaits: s.waits.Load(), LegacyWait: time.Duration(s.nanos.Load()), LegacyBusy: s.busy.Load()}
+	return Stats{
+		LegacyWaits: s.waits.Load(), LegacyWait: time.Duration(s.nanos.Load()), LegacyBusy: s.busy.Load(),
+		Background: r.core.tasks.detached(),
+	}
 }
 
 // wait is one call's patience with a legacy tool, over all it has to wait for.

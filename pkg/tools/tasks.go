@@ -76,6 +76,21 @@ func (r *ToolRegistry) CancelOutstanding(channel, chatID string) int {
 	return n
 }
 
+// detached is how many tasks go on although their calls have returned.
+func (ts *tasks) detached() (n int) {
+	ts.mu.Lock()
+	all := slices.Collect(maps.Keys(ts.open))
+	ts.mu.Unlock()
+	for _, t := range all { // whose lock comes before ts.mu
+		t.mu.Lock()
+		if t.phase == phaseDetached {
+			n++
+		}
+		t.mu.Unlock()
+	}
+	return n
+}
+
 // of returns the open tickets of a conversation.
 func (ts *tasks) of(a bus.Address) []*ticket {
 	ts.mu.Lock()

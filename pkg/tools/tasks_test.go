@@ -142,6 +142,9 @@ func TestOutstandingAndCancel(t *testing.T) {
 		if d := list[1].Started.Sub(list[0].Started); d != time.Second {
 			t.Errorf("started %s apart", d)
 		}
+		if n := r.Stats().Background; n != 3 {
+			t.Errorf("%d tasks in the background, want 3", n)
+		}
 		if n := r.CancelOutstanding("test", "1"); n != 2 {
 			t.Errorf("cancelled %d", n)
 		}
@@ -156,6 +159,9 @@ func TestOutstandingAndCancel(t *testing.T) {
 			t.Errorf("another conversation has %d", n)
 		}
 		r.CancelOutstanding("test", "2")
+		if n := r.Stats().Background; n != 0 {
+			t.Errorf("%d tasks in the background, want none", n)
+		}
 		if err := r.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
