@@ -32,6 +32,7 @@ var layers = map[string][]string{
 	"pkg/store":          {"pkg/bus", "pkg/providers"},
 	"pkg/state":          {"pkg/bus", "pkg/store"},
 	"pkg/agent":          {"pkg/bus", "pkg/providers", "pkg/store", "pkg/tools"},
+	"pkg/metrics":        {"pkg/gateway", "pkg/providers", "pkg/tools"},
 	"pkg/gateway":        {"channels", "pkg/agent", "pkg/bus", "pkg/failpoint", "pkg/providers", "pkg/state", "pkg/store", "pkg/tools"},
 }
 
@@ -44,6 +45,7 @@ var sdks = map[string][]string{
 	"github.com/go-telegram-bot-api/telegram-bot-api": {"channels/telegram", "cmd/loadtest"},
 	"github.com/bwmarrin/discordgo":                   {"channels/discord", "cmd/loadtest"},
 	"github.com/sashabaranov/go-openai":               {"pkg/providers/openai", "cmd/loadtest"},
+	"github.com/prometheus/":                          {"pkg/metrics"},
 	"github.com/santhosh-tekuri/jsonschema":           {"pkg/tools"},
 	"github.com/spf13/cobra":                          {"cmd/dragoman"},
 	"github.com/yuin/goldmark":                        {"channels/webchat", "channels/telegram"},

@@ -18,6 +18,7 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/gateway"
+	"github.com/dragoman-chat/dragoman/pkg/metrics"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/state"
 	"github.com/dragoman-chat/dragoman/pkg/store"
@@ -33,6 +34,7 @@ type app struct {
 	opts    appOptions
 	store   store.Store
 	tools   *tools.ToolRegistry
+	metrics *metrics.Metrics
 	agent   *agent.Agent
 	gateway *gateway.Gateway
 	list    []channels.Channel
@@ -52,7 +54,10 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err 
 	if err := cfg.Check(known(opts)); err != nil {
 		return nil, err
 	}
-	a = &app{cfg: cfg, log: log, opts: opts, tools: tools.NewToolRegistryWith(tools.Options{Logger: log, InstallAtRegister: true})}
+	a = &app{
+		cfg: cfg, log: log, opts: opts, metrics: metrics.New(opts.Version),
+		tools: tools.NewToolRegistryWith(tools.Options{Logger: log, InstallAtRegister: true}),
+	}
 	driver := cfg.Store.Driver
 	if opts.Check {
 		driver = "memory"
@@ -82,7 +87,9 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err 
 		Channels: a.list, Store: a.store, Agent: a.agent, Tools: a.tools, Log: log,
 		Owners: cfg.Owners, Announce: a.announce(), Grace: cfg.ShutdownGrace,
 		MaxParallelTurns: cfg.Agent.MaxParallelTurns, TurnTimeout: cfg.Agent.TurnTimeout, TurnsPerMinute: cfg.Agent.TurnsPerMinute,
+		OnTurn: a.metrics.Turn, OnSend: a.metrics.Send,
 	})
+	a.metrics.Watch(a.gateway, a.tools)
 	a.tools.LimitAsync(tasksPerChat, tasksInAll)
 	for _, make := range toolTypes {
 		if err = a.tools.RegisterTool(make(a)); err != nil {
@@ -107,6 +114,7 @@ func (a *app) model() (providers.LLMProvider, error) {
 		if c, ok := p.(interface{ Close() }); ok {
 			a.closers = append(a.closers, c.Close)
 		}
+		p = a.metrics.Model(name, p)
 		if m.ToolCalls == config.ToolCallsText {
 			p = textcall.Wrap(p)
 		}

@@ -127,41 +127,6 @@ func (a *app) readyz() http.Handler {
 	})
 }
 
-// metrics tells what the gateway has done since the start, in the text format of
-// Prometheus. It names no person and no conversation.
-func (a *app) metrics() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		c, last := a.gateway.Counts(), ""
-		for _, m := range []struct {
-			name, labels, help string
-			n                  int64
-		}{
-			{"messages_admitted_total", "", "Messages taken in, follow-ups included.", c.Admitted},
-			{"messages_duplicate_total", "", "Messages that were known already, and were dropped.", c.Duplicates},
-			{"messages_dropped_total", "", "Messages that were not for the bot, or too old.", c.Dropped},
-			{"messages_refused_total", "", "Messages of people who may not use the bot.", c.Refused},
-			{"turns_total", `{outcome="done"}`, "Turns that ended, by how.", c.TurnsDone},
-			{"turns_total", `{outcome="failed"}`, "", c.TurnsFailed},
-			{"turns_total", `{outcome="stopped"}`, "", c.TurnsStopped},
-			{"turns_total", `{outcome="set_aside"}`, "", c.TurnsAside},
-			{"model_failures_total", "", "Turns that failed because of the model.", c.ModelFailures},
-			{"follow_ups_shown_total", "", "Background results and reminders shown without a turn.", c.FollowUps},
-			{"sends_total", "", "Messages a platform has taken.", c.Sent},
-			{"send_retries_total", "", "Attempts to send that failed and were followed by another.", c.SendRetries},
-			{"sends_maybe_twice_total", "", "Messages sent again that may have arrived before.", c.MaybeTwice},
-			{"sends_given_up_total", "", "Messages that could not be delivered.", c.GivenUp},
-			{"ledger_waits_total", "", "Times something waited for a ledger that could not be written.", c.LedgerWaits},
-		} {
-			if m.name != last {
-				_, _ = fmt.Fprintf(w, "# HELP dragoman_%[1]s %[2]s\n# TYPE dragoman_%[1]s counter\n", m.name, m.help)
-			}
-			last = m.name
-			_, _ = fmt.Fprintf(w, "dragoman_%s%s %d\n", m.name, m.labels, m.n)
-		}
-	})
-}
-
 // serveHealth opens the health endpoint and returns how to close it.
 func (a *app) serveHealth(ctx context.Context) (stop func(), err error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", a.cfg.Health.Listen)
@@ -171,7 +136,7 @@ func (a *app) serveHealth(ctx context.Context) (stop func(), err error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", a.healthz())
 	mux.Handle("GET /readyz", a.readyz())
-	mux.Handle("GET /metrics", a.metrics())
+	mux.Handle("GET /metrics", a.metrics.Handler())
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	done := make(chan struct{})
 	go func() {
