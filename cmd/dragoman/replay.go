@@ -250,7 +250,7 @@ func (p *player) Chat(_ context.Context, messages []providers.Message, defs []pr
 	}
 	p.replies = p.replies[1:]
 	p.out.same++
-	return &providers.LLMResponse{Content: step.Message.Content, ToolCalls: step.Message.ToolCalls, FinishReason: step.Finish}, nil
+	return &providers.LLMResponse{Content: step.Message.Content, ToolCalls: step.Message.ToolCalls, FinishReason: step.Finish, Opaque: step.Message.Opaque}, nil
 }
 
 // result is what a call had as its result.

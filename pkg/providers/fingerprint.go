@@ -158,6 +158,10 @@ func (h *hasher) string(s string) {
 }
 
 func (h *hasher) message(m *Message) {
+	if len(m.Opaque) > 0 { // and nothing where there is none, as ever
+		h.string("opaque")
+		h.string(string(m.Opaque))
+	}
 	h.string(m.Role)
 	h.string(m.Content)
 	h.string(m.ToolCallID)

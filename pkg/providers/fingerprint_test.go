@@ -1,6 +1,7 @@
 package providers_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -46,6 +47,10 @@ func TestDeviationSaysWhere(t *testing.T) {
 		{name: "the last but one", change: func(m []providers.Message) []providers.Message { m[38].ToolCalls[0].ID += "!"; return m }, want: "message 39 of 40 differs"},
 		{name: "an argument", change: func(m []providers.Message) []providers.Message {
 			m[38].ToolCalls[0].Function = &providers.FunctionCall{Name: "f", Arguments: `{"a": 1}`}
+			return m
+		}, want: "message 39 of 40 differs"},
+		{name: "an opaque part", change: func(m []providers.Message) []providers.Message {
+			m[38].Opaque = json.RawMessage(`{"p":[]}`)
 			return m
 		}, want: "message 39 of 40 differs"},
 		{name: "one in the middle", change: func(m []providers.Message) []providers.Message { m[20].ToolCalls = nil; return m }, want: "the first difference is in messages 9 to 24 of 40"},

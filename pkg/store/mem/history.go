@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -20,10 +21,12 @@ type record struct {
 	nanos               int64
 }
 
-// toolPart is what only messages about tool calls have.
+// toolPart is what only messages about tool calls have, and replies with an
+// opaque part, which are rarer still.
 type toolPart struct {
 	calls  []providers.ToolCall
 	callID string
+	opaque json.RawMessage
 }
 
 // summary marks the record that is one. Only the first of a session can be.
@@ -31,8 +34,8 @@ var summary = &toolPart{}
 
 func recordOf(e store.Entry) record {
 	r := record{role: e.Message.Role, content: e.Message.Content, turn: e.Turn, nanos: nanosOf(e.Time)}
-	if e.Message.ToolCalls != nil || e.Message.ToolCallID != "" {
-		r.tool = &toolPart{calls: e.Message.ToolCalls, callID: e.Message.ToolCallID}
+	if e.Message.ToolCalls != nil || e.Message.ToolCallID != "" || e.Message.Opaque != nil {
+		r.tool = &toolPart{calls: e.Message.ToolCalls, callID: e.Message.ToolCallID, opaque: e.Message.Opaque}
 	}
 	return r
 }
@@ -40,7 +43,7 @@ func recordOf(e store.Entry) record {
 func (r record) entry(session string) store.Entry {
 	m := providers.Message{Role: r.role, Content: r.content}
 	if r.tool != nil {
-		m.ToolCalls, m.ToolCallID = r.tool.calls, r.tool.callID
+		m.ToolCalls, m.ToolCallID, m.Opaque = r.tool.calls, r.tool.callID, r.tool.opaque
 	}
 	return store.Entry{Session: session, Turn: r.turn, Message: m, Time: timeOf(r.nanos), Summary: r.tool == summary}
 }

@@ -17,7 +17,13 @@ import (
 // has a compact form of its own: a byte for the form's version, then its parts
 // one after the other. JSON of the same took five times as long to read. The
 // rest is JSON.
-const form = 1
+//
+// Rows are written in the newest form of their kind and read in any.
+const (
+	form       = 1 // the first
+	timedForm  = 2 // steps tell when they were, how long they took and what they cost
+	opaqueForm = 3 // messages keep what is opaque and why a call is invalid, costs their parts
+)
 
 var errForm = errors.New("a row of the ledger is damaged")
 
@@ -40,7 +46,19 @@ func (e *encoder) message(m *providers.Message) error {
 			return err
 		}
 	}
+	e.string(string(m.Opaque))
 	return nil
+}
+
+func (e *encoder) usage(u *providers.Usage) {
+	for _, n := range []int{u.PromptTokens, u.CompletionTokens, u.TotalTokens, u.CacheReadTokens, u.CacheWriteTokens, u.ReasoningTokens} {
+		e.int(int64(n))
+	}
+	if u.Estimated {
+		e.int(1)
+	} else {
+		e.int(0)
+	}
 }
 
 func (e *encoder) call(c *providers.ToolCall) error {
@@ -55,6 +73,7 @@ func (e *encoder) call(c *providers.ToolCall) error {
 		}
 	}
 	e.string(string(args))
+	e.string(c.Invalid)
 	if c.Function == nil {
 		e.int(0)
 		return nil
@@ -68,18 +87,19 @@ func (e *encoder) call(c *providers.ToolCall) error {
 // decoder reads what encoder wrote. The strings it returns share the memory of
 // the row. After bad is set everything it returns is empty.
 type decoder struct {
+	form byte
 	rest string
 	bad  bool
 }
 
-// decode checks the version of a row.
+// decode checks the form of a row.
 func decode(body []byte) *decoder {
 	d := &decoder{rest: string(body)}
-	if len(body) == 0 || body[0] != form {
+	if len(body) == 0 || body[0] < form || body[0] > opaqueForm {
 		d.fail()
 		return d
 	}
-	d.rest = d.rest[1:]
+	d.form, d.rest = body[0], d.rest[1:]
 	return d
 }
 
@@ -129,7 +149,24 @@ func (d *decoder) message() (m providers.Message) {
 	for range n {
 		m.ToolCalls = append(m.ToolCalls, d.call())
 	}
+	if d.form >= opaqueForm {
+		if raw := d.string(); raw != "" {
+			m.Opaque = json.RawMessage(raw)
+		}
+	}
 	return m
+}
+
+func (d *decoder) usage() (u providers.Usage) {
+	parts := []*int{&u.PromptTokens, &u.CompletionTokens, &u.TotalTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.ReasoningTokens}
+	if d.form < opaqueForm {
+		parts = parts[:3]
+	}
+	for _, n := range parts {
+		*n = int(d.int())
+	}
+	u.Estimated = d.form >= opaqueForm && d.int() == 1
+	return u
 }
 
 // role avoids holding a whole row for the sake of its role.
@@ -147,6 +184,9 @@ func (d *decoder) call() (c providers.ToolCall) {
 	if args := d.string(); args != "" && json.Unmarshal([]byte(args), &c.Arguments) != nil {
 		d.fail()
 	}
+	if d.form >= opaqueForm {
+		c.Invalid = d.string()
+	}
 	if d.int() == 1 {
 		c.Function = &providers.FunctionCall{Name: d.string(), Arguments: d.string()}
 	}
@@ -155,7 +195,7 @@ func (d *decoder) call() (c providers.ToolCall) {
 
 // encodeEntries writes entries of one turn.
 func encodeEntries(entries []store.Entry) ([]byte, error) {
-	e := encoder{form}
+	e := encoder{opaqueForm}
 	e.string(entries[0].Turn)
 	for i := range entries {
 		e.int(micros(entries[i].Time))
@@ -176,12 +216,8 @@ func decodeEntries(session string, body []byte) (entries []store.Entry, err erro
 	return entries, d.err()
 }
 
-// stepForm is the form of steps that tell when they were, how long they took
-// and what they cost; form is that of those which do not.
-const stepForm = 2
-
 func encodeSteps(steps []store.Step) ([]byte, error) {
-	e := encoder{stepForm}
+	e := encoder{opaqueForm}
 	for i := range steps {
 		s := &steps[i]
 		e.string(string(s.Kind))
@@ -198,29 +234,23 @@ func encodeSteps(steps []store.Step) ([]byte, error) {
 			e.int(micros(s.Time))
 		}
 		e.int(int64(s.Took))
-		e.int(int64(s.Usage.PromptTokens))
-		e.int(int64(s.Usage.CompletionTokens))
-		e.int(int64(s.Usage.TotalTokens))
+		e.usage(&s.Usage)
 		e.string(s.Request)
 	}
 	return e, nil
 }
 
 func decodeSteps(turn string, body []byte) (steps []store.Step, err error) {
-	full := len(body) > 0 && body[0] == stepForm
-	if full {
-		body = append([]byte{form}, body[1:]...)
-	}
 	d := decode(body)
 	for d.more() {
 		s := store.Step{Turn: turn, Kind: store.StepKind(d.string()), Round: int(d.int())}
 		s.Finish, s.CallID, s.Tool, s.Message = d.string(), d.string(), d.string(), d.message()
-		if full {
+		if d.form >= timedForm {
 			if us := d.int(); us != 0 {
 				s.Time = instant(us)
 			}
 			s.Took = time.Duration(d.int())
-			s.Usage = providers.Usage{PromptTokens: int(d.int()), CompletionTokens: int(d.int()), TotalTokens: int(d.int())}
+			s.Usage = d.usage()
 			s.Request = d.string()
 		}
 		steps = append(steps, s)

@@ -183,9 +183,15 @@ func (d *decoder) skipMessage() {
 		for range 4 { // the id, the type, the name, the arguments
 			_ = d.string()
 		}
+		if d.form >= opaqueForm {
+			_ = d.string() // why it is invalid
+		}
 		if d.int() == 1 {
 			_, _ = d.string(), d.string()
 		}
+	}
+	if d.form >= opaqueForm {
+		_ = d.string() // what is opaque
 	}
 }
 

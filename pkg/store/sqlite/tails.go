@@ -151,7 +151,7 @@ func sizeOf(entries []store.Entry) int {
 	n := tail
 	for i := range entries {
 		m := &entries[i].Message
-		n += entry + len(m.Content)
+		n += entry + len(m.Content) + len(m.Opaque)
 		for k := range m.ToolCalls {
 			n += call
 			if f := m.ToolCalls[k].Function; f != nil {

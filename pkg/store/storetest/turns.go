@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
@@ -13,6 +14,7 @@ var turnRules = []rule{
 	{"a taken row keeps its lane", takenKeepsLane},
 	{"a turn that is open takes more rows", beginAgain},
 	{"steps come back in the order written", stepsInOrder},
+	{"replies come back with their opaque part", opaqueComesBack},
 	{"open turns come in the order they began", openTurnsInOrder},
 	{"end finishes the turn and its rows", endTurn},
 	{"begin and end in one change leave nothing open", beginAndEnd},
@@ -81,6 +83,27 @@ func stepsInOrder(s ledger) {
 	open := s.openTurns()
 	s.equal("steps of one", open[0].Steps, one)
 	s.equal("steps of two", open[1].Steps, two)
+}
+
+// opaqueComesBack: byte for byte, since a provider may have signed it.
+func opaqueComesBack(s ledger) {
+	reply := providers.Message{
+		Role: providers.RoleAssistant, Content: "let me see",
+		Opaque: json.RawMessage(`{"p": [{"type":"thinking","thinking":"<hm> & \u00e9","signature":"s=="}], "n": 12345678901234567890}`),
+	}
+	rejected := callMessage("c1")
+	rejected.ToolCalls[0].Invalid, rejected.Opaque = "It could not be read.", json.RawMessage(`{"p":[]}`)
+	list := []store.Step{
+		{Turn: "t", Round: 1, Kind: store.StepReply, Message: reply, Usage: providers.Usage{
+			PromptTokens: 100, CompletionTokens: 20, TotalTokens: 120, CacheReadTokens: 60, CacheWriteTokens: 30, ReasoningTokens: 15, Estimated: true,
+		}},
+		{Turn: "t", Round: 2, Kind: store.StepReply, Message: rejected},
+	}
+	s.apply(store.Tx{Begin: turn("t", chat(1), s.admit(message(chat(1), "a"))), Steps: list})
+	s.equal("steps", s.openTurns()[0].Steps, list)
+	past := []store.Entry{entry("s", "?"), {Session: "s", Turn: "t", Time: day, Message: reply}, {Session: "s", Turn: "t", Time: day, Message: rejected}}
+	s.apply(store.Tx{History: past, End: []string{"t"}})
+	s.equal("history", s.history("s", 10), past)
 }
 
 func openTurnsInOrder(s ledger) {
