@@ -23,6 +23,7 @@ type entry struct {
 	canAsync bool          // may report back later
 	repeats  bool          // may be run twice for one call
 	breaks   bool          // ends the loop
+	beside   ParallelSafe  // nil: its calls run alone
 	ttl      time.Duration // 0: the registry's
 
 	// The legacy setters, wherever in a chain of decorators they are, and the
@@ -79,6 +80,7 @@ func (e *entry) classify() {
 		e.perCall = true
 		fresh := p.ForCall()
 		e.breaks = breaksLoop(fresh)
+		e.beside, _ = As[ParallelSafe](fresh)
 		_, executor := fresh.(AsyncExecutor)
 		_, async := As[AsyncTool](fresh)
 		e.canAsync = executor || async
@@ -93,6 +95,9 @@ func (e *entry) classify() {
 		e.asyncTool, _ = As[AsyncTool](e.tool)
 	}
 	e.canAsync = e.executor != nil || e.asyncTool != nil
+	if !e.hasSetters() && !e.breaks {
+		e.beside, _ = As[ParallelSafe](e.tool)
+	}
 }
 
 func breaksLoop(tool Tool) bool {

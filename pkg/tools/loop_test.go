@@ -142,8 +142,12 @@ func TestLoopOddReplies(t *testing.T) {
 		"null arguments":        {calling(toolCall("1", "echo", nil)), []string{""}},
 		"function form only":    {calling(providers.ToolCall{ID: "1", Function: &providers.FunctionCall{Name: "echo", Arguments: `{"text":"f"}`}}), []string{"f"}},
 		"bad JSON": {
-			calling(providers.ToolCall{ID: "1", Name: "echo", Arguments: map[string]interface{}{}, Function: &providers.FunctionCall{Name: "echo", Arguments: `{"text":`}}),
+			calling(providers.ToolCall{ID: "1", Name: "echo", Arguments: map[string]interface{}{}, Function: &providers.FunctionCall{Name: "echo", Arguments: `{"text" is "x"}`}}),
 			[]string{"The arguments are not a JSON object"},
+		},
+		"half JSON": {
+			calling(providers.ToolCall{ID: "1", Name: "echo", Arguments: map[string]interface{}{}, Function: &providers.FunctionCall{Name: "echo", Arguments: `{"text":`}}),
+			[]string{"Your reply was cut off"},
 		},
 		"array for arguments": {
 			calling(providers.ToolCall{ID: "1", Name: "echo", Function: &providers.FunctionCall{Name: "echo", Arguments: `[1]`}}),

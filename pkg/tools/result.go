@@ -10,6 +10,11 @@ type ToolResult struct {
 	Async   bool   `json:"async"`              // work goes on and ends in the callback
 	Err     error  `json:"-"`                  // for the log; the model reads it only if ForLLM is empty
 
+	// Final says that the person has been told all there is to say, by ForUser or
+	// by the tool itself: the loop ends, and the model is not asked again. It
+	// does not count with IsError.
+	Final bool `json:"final,omitempty"`
+
 	// Data is the outcome for programs; neither the model nor the person sees it.
 	Data map[string]interface{} `json:"data,omitempty"`
 }

@@ -6,25 +6,34 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 )
 
-// What the model reads in place of a result.
+// What the model is asked, without tools, when the loop ends otherwise than by
+// an answer.
 const (
-	textNoTools   = "There are no tools here. Answer without calling one."
-	textNoName    = "The call names no tool. Call one of the tools by its name."
-	textBadJSON   = "The arguments are not a JSON object. Nothing was run. Call the tool again with valid JSON."
-	textCut       = "Your reply was cut off before it was complete, so nothing was run. Make the call again, with shorter arguments."
-	textCancelled = "Cancelled before it was run."
-	textNotRun    = "Not run, because the turn ended before it."
 	textAnswerNow = "You have made all the tool calls allowed for this turn. Answer now from what you know, and say what is left undone."
+	textCircles   = "You repeat the same calls and get no further, so no more calls are run in this turn. Answer now from what you know, and say what is left undone."
+	textTooLong   = "Your replies were cut off before they were complete. Answer now, in a few sentences, and say what is left undone."
+	textSayIt     = "Your last reply held no text. Answer now, in words that the person can read, and say what is left undone."
+)
+
+// How often in a row the loop puts up with a reply that does not get it
+// further.
+const (
+	maxEmpty  = 2  // neither text nor calls
+	maxCut    = 3  // calls that were cut off
+	maxPauses = 10 // the service stopped on the way
 )
 
 // RunToolLoop asks the model, runs the tools it calls, gives it their results
 // and asks again, until it replies without calls, a LoopBreaker was run or
-// MaxIterations is reached.
+// MaxIterations is reached; ToolLoopConfig has more.
 //
 // messages is the conversation so far, system and user messages included; the
 // slice is not changed. If it ends in calls that have no results yet, those are
@@ -34,13 +43,21 @@ const (
 // The result is never nil. When the model or Checkpoint fails, or ctx ends, it
 // holds what was done until then, together with the error: Messages can be
 // stored as they are, every call in them has a result. The error wraps that of
-// the provider or of Checkpoint, or context.Cause(ctx). A tool that fails is no
-// error of the loop: the model reads the failure and decides.
+// the provider, of Checkpoint or of PrepareStep, or context.Cause(ctx). A tool
+// that fails is no error of the loop: the model reads the failure and decides.
 //
-// RunToolLoop blocks, and works on the calling goroutine alone.
+// A reply is judged when it is whole. Calls in it are run, whatever the finish
+// reason says, unless the model declined (providers.FinishRefusal: they are
+// dropped) or the reply was cut off, by its finish reason or within the
+// arguments of a call: then none of its calls is run, and each is answered so.
+//
+// RunToolLoop blocks. Whatever is in config is called on the calling goroutine,
+// one thing at a time, except tools whose calls are ParallelSafe: those have
+// goroutines, which are gone when it returns.
 func RunToolLoop(ctx context.Context, config ToolLoopConfig, messages []providers.Message, channel, chatID string) (*ToolLoopResult, error) {
 	l := &loop{
 		cfg:     config,
+		tools:   config.Tools,
 		channel: channel,
 		chatID:  chatID,
 		wire:    make([]providers.Message, len(messages), len(messages)+8),
@@ -52,6 +69,12 @@ func RunToolLoop(ctx context.Context, config ToolLoopConfig, messages []provider
 	}
 	for i := range l.wire {
 		l.wire[i] = wireForm(l.wire, i)
+	}
+	if config.LoopGuard {
+		l.guard = &guard{}
+		if config.Rounds > 0 {
+			l.guard.recall(messages)
+		}
 	}
 	err := l.run(ctx, unanswered(messages))
 	if err != nil {
@@ -70,81 +93,235 @@ type loop struct {
 	prefix          string              // of the calls' ids, when the loop runs within a tool
 	wire            []providers.Message // what the provider is sent
 	request         string              // the fingerprint of what it was sent last
+	tools           *ToolRegistry       // what it was offered last
 	res             *ToolLoopResult
+	last            string              // what the final request asks for, "" for none
+	spent           providers.Usage     // on empty replies of the round that goes on
+	guard           *guard              // nil: none
+	steps           []Step              // for StopWhen
+	waiting         []providers.Message // from Inject, not yet part of the conversation
+	schema          *jsonschema.Schema  // of OutputSchema, nil: none
+
+	empty, cut, pauses int  // how often in a row
+	injections         int  // how often Inject had something
+	repaired           bool // an answer was sent back
+}
+
+// reply is a reply that counts.
+type reply struct {
+	round   int
+	message providers.Message
+	finish  string
+	usage   *providers.Usage
 }
 
 var errCheckpoint = errors.New("the step could not be recorded")
 
 func (l *loop) run(ctx context.Context, pending []providers.ToolCall) error {
-	if len(pending) > 0 {
-		if err := l.calls(ctx, l.cfg.Rounds, pending, l.cfg.Finish); err != nil || l.res.StopReason != "" {
-			return err
-		}
+	err := l.prepareOutput()
+	if err == nil && len(pending) > 0 {
+		pending = slices.Clone(pending)
+		judge(pending, l.cfg.Finish)
+		err = l.answer(ctx, reply{round: l.cfg.Rounds, message: providers.Message{ToolCalls: pending}, finish: l.cfg.Finish})
 	}
-	for round := l.cfg.Rounds + 1; round <= l.cfg.MaxIterations; round++ {
-		reply, finish, err := l.ask(ctx, round, l.cfg.Tools)
-		if err != nil {
-			return err
-		}
-		if len(reply.ToolCalls) == 0 {
-			l.res.Content, l.res.StopReason = reply.Content, StopAnswer
-			return nil
-		}
-		if err := l.calls(ctx, round, reply.ToolCalls, finish); err != nil || l.res.StopReason != "" {
-			return err
-		}
+	for round := l.cfg.Rounds + 1; err == nil && l.res.StopReason == "" && round <= l.cfg.MaxIterations; round++ {
+		err = l.round(ctx, round)
 	}
-	l.res.StopReason = StopMaxIterations
-	if !l.cfg.FinalAnswer {
-		return nil
-	}
-	l.wire = append(l.wire, providers.Message{Role: providers.RoleUser, Content: textAnswerNow})
-	reply, _, err := l.ask(ctx, l.res.Iterations+1, nil)
 	if err != nil {
 		return err
 	}
-	l.res.Content = reply.Content
+	if l.res.StopReason == "" {
+		l.stop(StopMaxIterations, textAnswerNow)
+	}
+	if l.last == "" {
+		return nil
+	}
+	l.wire = append(l.wire, providers.Message{Role: providers.RoleUser, Content: l.last})
+	r, err := l.ask(ctx, l.res.Iterations+1, true)
+	if err == nil {
+		l.res.Content = r.message.Content
+	}
+	return err
+}
+
+// stop ends the loop. last is what the model is then asked without tools, if
+// that is wanted at all.
+func (l *loop) stop(why StopReason, last string) {
+	l.res.StopReason = why
+	if l.cfg.FinalAnswer {
+		l.last = last
+	}
+}
+
+func (l *loop) round(ctx context.Context, round int) error {
+	r, err := l.ask(ctx, round, false)
+	switch {
+	case err != nil:
+		return err
+	case l.empty > maxEmpty:
+		l.stop(StopAnswer, textSayIt)
+		return nil
+	case len(r.message.ToolCalls) == 0:
+		return l.conclude(ctx, r)
+	}
+	return l.answer(ctx, r)
+}
+
+// answer has the calls of a reply answered.
+func (l *loop) answer(ctx context.Context, r reply) error {
+	from := len(l.res.Messages)
+	calls := r.message.ToolCalls
+	if err := l.calls(ctx, r.round, calls); err != nil || l.res.StopReason != "" {
+		return err
+	}
+	if calls[0].Invalid != textCut {
+		l.cut = 0
+	} else if l.cut++; l.cut > maxCut {
+		l.stop(StopLength, textTooLong)
+		return nil
+	}
+	if l.cfg.StopWhen != nil {
+		messages := slices.Concat([]providers.Message{r.message}, l.res.Messages[from:])
+		l.steps = append(l.steps, Step{Round: r.round, Messages: messages, Finish: r.finish, Usage: r.usage})
+		if l.cfg.StopWhen(slices.Clip(l.steps)) {
+			l.stop(StopCondition, "")
+			l.res.Content = r.message.Content
+			return nil
+		}
+	}
+	_, err := l.inject(ctx, r.round)
+	return err
+}
+
+// conclude decides what a reply without calls means.
+func (l *loop) conclude(ctx context.Context, r reply) error {
+	text := r.message.Content
+	switch r.finish {
+	case providers.FinishPause:
+		if l.pauses++; l.pauses > maxPauses {
+			l.stop(StopMaxIterations, textAnswerNow)
+		}
+		return nil
+	case providers.FinishRefusal, providers.FinishContentFilter:
+		l.stop(StopRefused, "")
+	case providers.FinishLength:
+		last := ""
+		if blank(text) {
+			last = textTooLong
+		}
+		l.stop(StopLength, last)
+	default:
+		if more, err := l.inject(ctx, r.round); more || err != nil {
+			return err
+		}
+		if l.cfg.OutputSchema != nil {
+			return l.output(ctx, r)
+		}
+		l.stop(StopAnswer, "")
+	}
+	l.res.Content = text
 	return nil
 }
 
-// ask has one round with the model and records its reply. tools is nil in the
-// final round; calls the model makes nevertheless are dropped then.
-func (l *loop) ask(ctx context.Context, round int, tools *ToolRegistry) (reply providers.Message, finish string, err error) {
-	if ctx.Err() != nil {
-		return reply, "", ended(ctx, round)
-	}
-	l.event(Event{Kind: EventModelStart, Round: round})
-	began := time.Now()
-	resp, err := l.chat(ctx, tools)
-	took := time.Since(began)
-	l.event(Event{Kind: EventModelEnd, Round: round, Response: resp, Err: err, Duration: took})
-	if err != nil {
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", ended(ctx, round), err)
-		} else {
-			err = fmt.Errorf("tools: round %d: %w", round, err)
+func blank(s string) bool { return strings.TrimSpace(s) == "" }
+
+// ask has one round with the model and records its reply. A reply that is not
+// worth it is asked for again, unless it has been so often enough; l.empty then
+// says so. In the final round no tools are offered, and calls the model makes
+// nevertheless are dropped.
+func (l *loop) ask(ctx context.Context, round int, final bool) (reply, error) {
+	var resp *providers.LLMResponse
+	var took time.Duration
+	for {
+		began := time.Now()
+		var usage *providers.Usage
+		var err error
+		if resp, usage, err = l.chat(ctx, round, final); err != nil {
+			return reply{}, err
 		}
-		return reply, "", err
+		took = time.Since(began)
+		if usage != nil {
+			l.spent.Add(*usage)
+		}
+		if final || !l.isEmpty(resp) {
+			break
+		}
+		if l.empty++; l.empty > maxEmpty {
+			return reply{}, nil
+		}
 	}
-	if u := resp.Usage; u != nil {
-		l.res.Usage.Add(*u)
+	l.empty = 0
+	if resp.FinishReason != providers.FinishPause {
+		l.pauses = 0
 	}
 	l.res.Iterations++
-	reply = providers.Message{Role: providers.RoleAssistant, Content: resp.Content, Opaque: resp.Opaque}
-	if round <= l.cfg.MaxIterations {
-		reply.ToolCalls = tidyCalls(resp.ToolCalls)
+	r := reply{round: round, finish: resp.FinishReason}
+	if l.spent != (providers.Usage{}) {
+		usage := l.spent
+		r.usage, l.spent = &usage, providers.Usage{}
 	}
-	record := Record{Kind: RecordReply, Round: round, Message: reply, Finish: resp.FinishReason, Request: l.request, Usage: resp.Usage, Took: took}
+	r.message = providers.Message{Role: providers.RoleAssistant, Content: resp.Content, Opaque: resp.Opaque}
+	if !final && r.finish != providers.FinishRefusal {
+		r.message.ToolCalls = tidyCalls(resp.ToolCalls)
+		judge(r.message.ToolCalls, r.finish)
+	}
+	record := Record{Kind: RecordReply, Round: round, Message: r.message, Finish: r.finish, Request: l.request, Usage: r.usage, Took: took}
 	if err := l.checkpoint(ctx, record); err != nil {
-		return reply, "", err
+		return r, err
 	}
-	l.add(reply)
-	return reply, resp.FinishReason, nil
+	l.add(r.message)
+	return r, nil
 }
 
-// chat calls the provider and offers it tools, nil for none; a panic in it is
-// its failure.
-func (l *loop) chat(ctx context.Context, tools *ToolRegistry) (resp *providers.LLMResponse, err error) {
+// isEmpty reports whether a reply gets nobody any further, though it should.
+func (l *loop) isEmpty(resp *providers.LLMResponse) bool {
+	if !l.cfg.FinalAnswer || len(resp.ToolCalls) > 0 || !blank(resp.Content) {
+		return false
+	}
+	switch resp.FinishReason {
+	case providers.FinishPause, providers.FinishRefusal, providers.FinishContentFilter, providers.FinishLength:
+		return false
+	}
+	return l.cfg.Answered == nil || !l.cfg.Answered()
+}
+
+// chat makes one request.
+func (l *loop) chat(ctx context.Context, round int, final bool) (*providers.LLMResponse, *providers.Usage, error) {
+	if ctx.Err() != nil {
+		return nil, nil, ended(ctx, round)
+	}
+	req := Request{Round: round, Model: l.cfg.Model, Messages: slices.Clip(l.wire), Options: l.cfg.LLMOptions}
+	if !final {
+		req.Tools = l.cfg.Tools
+	}
+	if l.cfg.PrepareStep != nil {
+		if err := l.cfg.PrepareStep(ctx, &req); err != nil {
+			return nil, nil, fmt.Errorf("tools: round %d: prepare: %w", round, err)
+		}
+	}
+	if final {
+		req.Tools = nil
+	}
+	l.tools = req.Tools
+	l.event(Event{Kind: EventModelStart, Round: round})
+	began := time.Now()
+	resp, err := l.send(ctx, &req)
+	usage := l.count(&req, resp, err)
+	if err != nil {
+		resp = nil
+	}
+	l.event(Event{Kind: EventModelEnd, Round: round, Response: resp, Usage: usage, Err: err, Duration: time.Since(began)})
+	if err == nil {
+		return resp, usage, nil
+	}
+	if ctx.Err() != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ended(ctx, round), err)
+	}
+	return nil, nil, fmt.Errorf("tools: round %d: %w", round, err)
+}
+
+// send calls the provider; a panic in it is its failure.
+func (l *loop) send(ctx context.Context, req *Request) (resp *providers.LLMResponse, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			resp, err = nil, &ProviderPanicError{Value: p, Stack: debug.Stack()}
@@ -154,28 +331,57 @@ func (l *loop) chat(ctx context.Context, tools *ToolRegistry) (resp *providers.L
 		return nil, errors.New("no provider is configured")
 	}
 	var offered table
-	if tools != nil {
-		offered = *tools.table()
+	if req.Tools != nil {
+		offered = *req.Tools.table()
 	}
-	sent := slices.Clip(l.wire)
 	if l.cfg.Shape != nil {
-		sent = slices.Clip(l.cfg.Shape(sent))
+		req.Messages = slices.Clip(l.cfg.Shape(req.Messages))
 	}
 	if l.cfg.Checkpoint != nil {
 		digest := providers.ToolsDigest(nil)
-		if tools != nil {
+		if req.Tools != nil {
 			digest = offered.digest()
 		}
-		l.request = providers.Fingerprint(sent, digest, l.cfg.Model, l.cfg.LLMOptions)
+		l.request = providers.Fingerprint(req.Messages, digest, req.Model, req.Options)
 	}
-	resp, err = l.cfg.Provider.Chat(ctx, sent, slices.Clip(offered.defs), l.cfg.Model, l.cfg.LLMOptions)
-	if err != nil {
-		return nil, err
+	resp, err = providers.Stream(ctx, l.cfg.Provider, req.Messages, slices.Clip(offered.defs), req.Model, req.Options, l.cfg.Stream)
+	if err == nil && resp == nil {
+		err = errors.New("the provider returned neither a reply nor an error")
 	}
-	if resp == nil {
-		return nil, errors.New("the provider returned neither a reply nor an error")
+	return resp, err
+}
+
+// count adds what a request cost to the total and returns it, nil if that is
+// not known.
+func (l *loop) count(req *Request, resp *providers.LLMResponse, err error) *providers.Usage {
+	var usage *providers.Usage
+	switch {
+	case resp != nil && resp.Usage != nil:
+		usage = resp.Usage
+	case err == nil && l.cfg.EstimateUsage:
+		usage = &providers.Usage{PromptTokens: roughly(req.Messages...), Estimated: true}
+		usage.CompletionTokens = roughly(providers.Message{Content: resp.Content, ToolCalls: resp.ToolCalls})
+		usage.TotalTokens = usage.PromptTokens + usage.CompletionTokens
+	default:
+		return nil
 	}
-	return resp, nil
+	l.res.Usage.Add(*usage)
+	return usage
+}
+
+// roughly counts tokens, at four bytes each.
+func roughly(messages ...providers.Message) int {
+	n := 0
+	for _, m := range messages {
+		n += len(m.Content)
+		for _, tc := range m.ToolCalls {
+			n += len(tc.Name)
+			if tc.Function != nil {
+				n += len(tc.Function.Arguments)
+			}
+		}
+	}
+	return (n + 3) / 4
 }
 
 // ProviderPanicError is a panic of the provider.
@@ -186,38 +392,6 @@ type ProviderPanicError struct {
 
 func (e *ProviderPanicError) Error() string { return fmt.Sprintf("the provider panicked: %v", e.Value) }
 
-// calls runs the calls of one reply in order. Every one gets an answer, also
-// when an error, the end of ctx or a LoopBreaker before it keeps it from being
-// run.
-func (l *loop) calls(ctx context.Context, round int, calls []providers.ToolCall, finish string) error {
-	for i, tc := range calls {
-		if ctx.Err() != nil {
-			l.leave(calls[i:], textCancelled)
-			return ended(ctx, round)
-		}
-		answered, err := l.call(ctx, round, tc, finish)
-		if err != nil {
-			if answered {
-				i++
-			}
-			l.leave(calls[i:], textNotRun)
-			return err
-		}
-		if l.res.StopReason != "" {
-			l.leave(calls[i+1:], textNotRun)
-			return nil
-		}
-	}
-	return nil
-}
-
-// leave answers calls that are not run.
-func (l *loop) leave(calls []providers.ToolCall, text string) {
-	for _, tc := range calls {
-		l.add(providers.Message{Role: providers.RoleTool, Content: text, ToolCallID: tc.ID})
-	}
-}
-
 // ended is the error of a loop whose ctx has ended.
 func ended(ctx context.Context, round int) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
@@ -225,73 +399,6 @@ func ended(ctx context.Context, round int) error {
 		return fmt.Errorf("tools: round %d: %w", round, err)
 	}
 	return fmt.Errorf("tools: round %d: %w: %w", round, err, cause)
-}
-
-// call runs one call and records it. answered is false if it failed before.
-func (l *loop) call(ctx context.Context, round int, tc providers.ToolCall, finish string) (answered bool, err error) {
-	call := newCallState(ctx, l.channel, l.chatID)
-	call.ID = l.prefix + tc.ID
-	call.Tool, call.Round = tc.Name, round
-	e := l.entry(tc.Name)
-	if e != nil {
-		call.Label = e.label(tc.Arguments)
-	}
-	begin := Record{Kind: RecordBegin, Round: round, Call: call.Call, Idempotent: l.cfg.Tools != nil && l.cfg.Tools.Idempotent(tc.Name)}
-	if err := l.checkpoint(ctx, begin); err != nil {
-		return false, err
-	}
-	l.event(Event{Kind: EventToolStart, Round: round, Call: call.Call})
-	began := time.Now()
-	result := l.execute(ctx, e, tc, call, finish)
-	took := time.Since(began)
-
-	m := providers.Message{Role: providers.RoleTool, Content: resultText(result), ToolCallID: tc.ID}
-	l.add(m)
-	if e != nil && e.breaks && !result.IsError {
-		// Its end is the end of the run and not recorded apart: a run that is
-		// resumed before that comes to the same end by running it again.
-		l.res.StopReason, l.res.Content = StopTool+StopReason(e.name), m.Content
-	} else {
-		err = l.checkpoint(ctx, Record{Kind: RecordEnd, Round: round, Call: call.Call, Message: m, Result: result, Took: took})
-	}
-	l.event(Event{Kind: EventToolEnd, Round: round, Call: call.Call, Result: result, Duration: took})
-	return true, err
-}
-
-// entry finds a tool by name; nil if there is none, or no tools at all.
-func (l *loop) entry(name string) *entry {
-	if l.cfg.Tools == nil {
-		return nil
-	}
-	return l.cfg.Tools.table().byName[name]
-}
-
-// execute runs a call, or says why it cannot be run.
-func (l *loop) execute(ctx context.Context, e *entry, tc providers.ToolCall, call *callState, finish string) *ToolResult {
-	tools := l.cfg.Tools
-	switch {
-	case finish == providers.FinishLength || finish == providers.FinishContentFilter:
-		return ErrorResult(textCut)
-	case tc.Invalid != "":
-		return ErrorResult(tc.Invalid)
-	case tools == nil:
-		return ErrorResult(textNoTools)
-	case tc.Name == "":
-		return ErrorResult(textNoName)
-	}
-	args, ok := arguments(tc)
-	if !ok {
-		return ErrorResult(textBadJSON)
-	}
-	call.core = tools.core
-	if tc.Function != nil {
-		call.raw = tc.Function.Arguments
-	}
-	var cb AsyncCallback
-	if e != nil && e.canAsync && l.cfg.AsyncCallback != nil {
-		cb = l.cfg.AsyncCallback(call.Call)
-	}
-	return tools.run(ctx, e, call, args, cb)
 }
 
 // add appends a message to the history and, in its wire form, to what the
