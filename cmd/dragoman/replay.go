@@ -208,7 +208,10 @@ func (rec record) run(ctx context.Context) outcome {
 			p.replies = append(p.replies, rec.Steps[i])
 		}
 	}
-	_, err := a.Run(ctx, agent.Turn{ID: rec.Turn, Messages: rec.Messages, Started: rec.Time})
+	_, err := a.Run(ctx, agent.Turn{
+		ID: rec.Turn, Messages: rec.Messages, Started: rec.Time,
+		Answered: func() bool { return true }, // an empty reply that is recorded counted
+	})
 	switch {
 	case p.failed != nil:
 		p.out.err = p.failed

@@ -270,6 +270,8 @@ func stepEvents(turn sqlite.TurnRecord) []event {
 			events = append(events, event{s.Time, fmt.Sprintf("call %s of %s began, and no end of it is recorded", s.CallID, s.Tool)})
 		case store.StepEnd:
 			events = append(events, event{s.Time, fmt.Sprintf("call %s of %s ended%s: %s", s.CallID, s.Tool, costs(s), short(s.Message.Content))})
+		case store.StepInject:
+			events = append(events, event{s.Time, "a message came in: " + short(s.Message.Content)})
 		}
 	}
 	return events

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
@@ -82,6 +83,9 @@ type Turn struct {
 	Pending       func(tools.Call) store.Task
 	// OnEvent hears the loop's events; it must not block.
 	OnEvent func(tools.Event)
+	// Answered says whether the person has been told something in this turn
+	// already; the model may then end it without a word. nil: no.
+	Answered func() bool
 }
 
 // Outcome is what a turn came to.
@@ -129,6 +133,9 @@ func (a *Agent) Run(ctx context.Context, t Turn) (Outcome, error) {
 			AsyncCallback: t.AsyncCallback,
 			OnEvent:       t.OnEvent,
 			FinalAnswer:   true,
+			Answered:      t.Answered,
+			LoopGuard:     true,
+			EstimateUsage: true,
 			Checkpoint:    t.checkpoint,
 			Rounds:        rounds,
 			Finish:        finish,
@@ -211,47 +218,67 @@ func (t *Turn) checkpoint(ctx context.Context, r tools.Record) error {
 		if r.Result.Async && t.Pending != nil {
 			tx.Tasks = []store.Task{t.Pending(r.Call)}
 		}
+	case tools.RecordInject:
+		step.Kind = store.StepInject
 	}
 	tx.Steps = []store.Step{step}
 	return t.Journal(ctx, tx, r.Kind == tools.RecordBegin && !r.Idempotent || len(tx.Tasks) > 0)
 }
 
-// interrupted is the result of a call that had begun when its process ended.
-const interrupted = "interrupted by a restart, outcome unknown: check before you do it again"
+const (
+	// interrupted is the result of a call that had begun when its process ended.
+	interrupted = "interrupted by a restart, outcome unknown: check before you do it again"
+	// skipped is that of one that had not, though the turn went on.
+	skipped = "not run"
+)
 
 // replay turns the steps of an interrupted turn back into messages, each round's
 // results in the order of their calls, so that they are the same however often
 // it is interrupted. A call that had begun and has no result may or may not have
 // taken effect. If the tool allows it, and the turn has not gone on since, the
 // call is left open and so run again; otherwise that could do harm, and the model
-// is told just that.
+// is told just that. Calls that ran side by side may leave such a call behind
+// one that is open; it is then marked, so that the loop answers it in its place.
 func (a *Agent) replay(steps []store.Step) (messages []providers.Message, rounds int, finish string) {
 	var calls []providers.ToolCall
 	begun, ended := map[string]bool{}, map[string]providers.Message{}
 	settle := func(last bool) {
+		open := false
 		for i := range calls {
 			m, ok := ended[calls[i].ID]
-			if !ok {
-				if last && (!begun[calls[i].ID] || a.cfg.Tools.Idempotent(callName(&calls[i]))) {
-					continue
-				}
+			switch {
+			case ok:
+			case last && (!begun[calls[i].ID] || a.cfg.Tools.Idempotent(callName(&calls[i]))):
+				open = true
+				continue
+			case open:
+				calls[i].Invalid = interrupted
+				continue
+			case begun[calls[i].ID]:
 				m = providers.Message{Role: providers.RoleTool, ToolCallID: calls[i].ID, Content: interrupted}
+			default:
+				m = providers.Message{Role: providers.RoleTool, ToolCallID: calls[i].ID, Content: skipped}
 			}
 			messages = append(messages, m)
 		}
+		calls = nil
+		clear(begun)
+		clear(ended)
 	}
 	for _, s := range steps {
 		switch s.Kind {
 		case store.StepReply:
 			settle(false)
-			clear(begun)
-			clear(ended)
+			s.Message.ToolCalls = slices.Clone(s.Message.ToolCalls)
 			messages = append(messages, s.Message)
 			calls, rounds, finish = s.Message.ToolCalls, s.Round, s.Finish
 		case store.StepBegin:
 			begun[s.CallID] = true
 		case store.StepEnd:
 			ended[s.CallID] = s.Message
+		case store.StepInject:
+			settle(false)
+			messages = append(messages, s.Message)
 		}
 	}
 	settle(true)
@@ -272,6 +299,7 @@ func (a *Agent) RunTask(ctx context.Context, call tools.Call, task string) *tool
 		MaxIterations: a.cfg.MaxIterations,
 		LLMOptions:    a.cfg.Options,
 		FinalAnswer:   true,
+		LoopGuard:     true,
 	}
 	if t, ok := ctx.Value(turnKey{}).(*Turn); ok {
 		cfg.AsyncCallback = t.AsyncCallback
@@ -337,6 +365,25 @@ func patience(err error) string {
 		return fmt.Sprintf("%d minutes", int(math.Ceil(e.RetryAfter.Minutes())))
 	}
 	return "a few hours"
+}
+
+// CutOff tells the person that an answer is not whole.
+const CutOff = "(My answer grew too long and ends here. Ask me to go on, or for a shorter one.)"
+
+// Silence is what the person reads in place of an answer that has no text; "" if
+// a tool has said what there is to say.
+func Silence(why tools.StopReason) string {
+	switch {
+	case strings.HasPrefix(string(why), string(tools.StopTool)):
+		return ""
+	case why == tools.StopRefused:
+		return "I cannot answer that. Please ask me something else, or in other words."
+	case why == tools.StopLength:
+		return "My answer grew too long before it said anything. Please ask for less at once, or in smaller steps."
+	case why == tools.StopLoopDetected, why == tools.StopMaxIterations:
+		return "I went round in circles with that and stopped. Please ask for less at once, or in other words."
+	}
+	return "I have no answer to that. Please ask me in other words."
 }
 
 func noAnswer(ctx context.Context, err error) string {

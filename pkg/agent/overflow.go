@@ -87,12 +87,17 @@ func (a attempt) answered(messages []providers.Message) *tools.ToolLoopResult {
 		return nil
 	}
 	last := messages[len(messages)-1]
-	if last.Role != providers.RoleAssistant || len(last.ToolCalls) > 0 {
+	if last.Role != providers.RoleAssistant || len(last.ToolCalls) > 0 || a.loop.Finish == providers.FinishPause {
 		return nil
 	}
 	res := &tools.ToolLoopResult{Content: last.Content, Iterations: a.loop.Rounds, StopReason: tools.StopAnswer}
-	if a.loop.Rounds > a.loop.MaxIterations {
+	switch {
+	case a.loop.Rounds > a.loop.MaxIterations:
 		res.StopReason = tools.StopMaxIterations
+	case a.loop.Finish == providers.FinishRefusal, a.loop.Finish == providers.FinishContentFilter:
+		res.StopReason = tools.StopRefused
+	case a.loop.Finish == providers.FinishLength:
+		res.StopReason = tools.StopLength
 	}
 	return res
 }

@@ -191,6 +191,10 @@ func (g *Gateway) prepare(t *agent.Turn, state *turnState, rows []store.Inbound)
 	t.AsyncCallback = func(call tools.Call) tools.AsyncCallback { return g.asyncCallback(state, call) }
 	t.Pending = func(call tools.Call) store.Task { return taskOf(state, call) }
 	t.OnEvent = func(e tools.Event) { g.logEvent(state, e) }
+	t.Answered = func() bool {
+		_, spoke := state.lastSaid(state.msg.Address)
+		return spoke
+	}
 }
 
 // runAgent runs one turn in a slot, with a time limit and the typing sign. A
@@ -254,7 +258,10 @@ func (g *Gateway) answerText(state *turnState, out agent.Outcome, err error, sto
 		return "" // the message tool has said it
 	}
 	if text == "" {
-		return "I have no answer to that. Please ask me in other words."
+		return agent.Silence(out.StopReason)
+	}
+	if out.StopReason == tools.StopLength {
+		return out.Answer + "\n\n" + agent.CutOff
 	}
 	return out.Answer
 }

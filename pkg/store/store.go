@@ -55,11 +55,12 @@ type Mark struct {
 // StepKind says what a step records.
 type StepKind string
 
-// The three moments of a round that are recorded.
+// The moments of a round that are recorded.
 const (
-	StepReply StepKind = "reply" // the model's reply, with its calls
-	StepBegin StepKind = "begin" // a call is about to run
-	StepEnd   StepKind = "end"   // a call has its result
+	StepReply  StepKind = "reply"  // the model's reply, with its calls
+	StepBegin  StepKind = "begin"  // a call is about to run
+	StepEnd    StepKind = "end"    // a call has its result
+	StepInject StepKind = "inject" // a message comes in from outside
 )
 
 // Step is one entry of a turn's journal. With it a turn resumes where it was:
@@ -71,7 +72,7 @@ type Step struct {
 	Finish  string            // StepReply: the model's finish reason
 	CallID  string            // StepBegin, StepEnd
 	Tool    string            // StepBegin, StepEnd
-	Message providers.Message // StepReply: the assistant's; StepEnd: the tool's
+	Message providers.Message // StepReply: the assistant's; StepEnd: the tool's; StepInject: what comes in
 
 	Time    time.Time       // when it was written; zero: not known
 	Took    time.Duration   // StepReply, StepEnd: how long the model, the tool took
