@@ -40,6 +40,7 @@ func (c Call) Key() string { return bus.Key(c.Turn, strconv.Itoa(c.Round), c.ID)
 type callState struct {
 	Call
 	core   *core     // nil: a base, not a call
+	via    Handler   // the loop's middleware, nil for none
 	raw    string    // the arguments as the model wrote them, "" if it is not known
 	ticket *ticket   // the call may report back later
 	inst   *instance // the call's legacy AsyncTool, with or without a ticket

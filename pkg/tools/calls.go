@@ -114,7 +114,7 @@ type slot struct {
 func (l *loop) begin(ctx context.Context, round int, tc providers.ToolCall) (*slot, error) {
 	s := &slot{tools: l.tools, id: tc.ID, call: newCallState(ctx, l.channel, l.chatID)}
 	s.call.ID = l.prefix + tc.ID
-	s.call.Tool, s.call.Round = tc.Name, round
+	s.call.Tool, s.call.Round, s.call.via = tc.Name, round, l.via
 	if l.tools != nil {
 		s.entry = l.tools.table().byName[tc.Name]
 	}

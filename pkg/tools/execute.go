@@ -67,11 +67,12 @@ func (r *ToolRegistry) run(ctx context.Context, e *entry, call *callState, args 
 		args = map[string]interface{}{}
 	}
 	call.Label = e.label(args)
+	ctx = context.WithValue(ctx, callKeyType{}, call)
 	began := time.Now()
 	if r.core.logger.Enabled(ctx, slog.LevelDebug) {
 		r.core.logger.LogAttrs(ctx, slog.LevelDebug, "tool start", call.attrs()...)
 	}
-	result := r.core.guarded(ctx, e, call, args, cb)
+	result := r.core.handle(ctx, e, call, args, cb)
 	r.core.logEnd(ctx, call, result, time.Since(began))
 	return result
 }
@@ -94,7 +95,7 @@ func (c *core) guarded(ctx context.Context, e *entry, call *callState, args map[
 		result = c.runPlain(ctx, e, call, args)
 	}
 	if result == nil {
-		return ErrorResult("The tool " + e.name + " returned no result.").WithError(errNilResult)
+		return noResult(e.name)
 	}
 	if result.Async && cb != nil && !e.canAsync {
 		c.logger.WarnContext(ctx, "tool says it works on in the background but takes no callback", "tool", e.name)
@@ -104,7 +105,6 @@ func (c *core) guarded(ctx context.Context, e *entry, call *callState, args map[
 
 // runPlain runs a call that cannot report back.
 func (c *core) runPlain(ctx context.Context, e *entry, call *callState, args map[string]interface{}) *ToolResult {
-	ctx = context.WithValue(ctx, callKeyType{}, call)
 	if e.lock == nil {
 		return e.invoke(ctx, call, args)
 	}
@@ -249,6 +249,10 @@ func (c *core) panicked(ctx context.Context, call *callState, p any) *ToolResult
 	attrs := append(call.attrs(), slog.Any("err", err), slog.String("stack", string(debug.Stack())))
 	c.logger.LogAttrs(ctx, slog.LevelError, "tool panicked", attrs...)
 	return ErrorResult("The tool " + call.Tool + " failed because of an internal error. Do not repeat the same call.").WithError(err)
+}
+
+func noResult(tool string) *ToolResult {
+	return ErrorResult("The tool " + tool + " returned no result.").WithError(errNilResult)
 }
 
 func cancelledResult(tool string, cause error) *ToolResult {

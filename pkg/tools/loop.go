@@ -33,6 +33,9 @@ type ToolLoopConfig struct {
 	// Answered says whether the person has already been told something in this
 	// run, by a tool; FinalAnswer then lets a reply be empty. nil: no.
 	Answered func() bool
+	// Middleware stands around the calls of this loop, outside of what
+	// ToolRegistry.Use has put there; the first is the outermost.
+	Middleware []Middleware
 	// Checkpoint is told each step before the loop goes on; if it fails the
 	// loop stops with its error.
 	Checkpoint func(context.Context, Record) error

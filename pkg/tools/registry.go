@@ -58,6 +58,9 @@ type core struct {
 	reserved  map[string]bool
 	instances map[any]*instance
 
+	middleware []Middleware
+	chain      atomic.Pointer[Handler] // of middleware; nil: none
+
 	current atomic.Pointer[table] // nil: build it from tools
 }
 

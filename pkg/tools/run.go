@@ -64,6 +64,7 @@ func RunToolLoop(ctx context.Context, config ToolLoopConfig, messages []provider
 		res:     &ToolLoopResult{Iterations: config.Rounds},
 	}
 	copy(l.wire, messages)
+	l.via = wrap(config.Middleware, throughRegistry)
 	if id, ok := nestedID(ctx); ok {
 		l.prefix = id + "/" // the model's ids are unique among themselves only
 	}
@@ -90,6 +91,7 @@ func RunToolLoop(ctx context.Context, config ToolLoopConfig, messages []provider
 type loop struct {
 	cfg             ToolLoopConfig
 	channel, chatID string
+	via             Handler             // the loop's middleware, nil for none
 	prefix          string              // of the calls' ids, when the loop runs within a tool
 	wire            []providers.Message // what the provider is sent
 	request         string              // the fingerprint of what it was sent last

@@ -79,7 +79,7 @@ func (c *core) openTicket(ctx context.Context, e *entry, call *callState, cb Asy
 		detached = context.WithValue(detached, yieldKeyType{}, nil)
 	}
 	call.ticket = t
-	t.ctx = context.WithValue(detached, callKeyType{}, call)
+	t.ctx = detached
 	return t.ctx, t, nil
 }
 
