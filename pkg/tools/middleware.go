@@ -30,7 +30,7 @@ type Handler func(ctx context.Context, inv *Invocation) *ToolResult
 // it likes but one at a time, with the Invocation it was given and ctx or a
 // context made from it, which the tool then gets; or that answers in the tool's
 // place. Arguments that it has changed are checked like the model's. It runs on
-// the caller's goroutine, for any number of calls at once; next blocks until the
+// the goroutine of the call, for any number of calls at once; next blocks until the
 // tool has returned, and panics only because of another Middleware.
 //
 // A Middleware that panics or returns nil has refused the call, so a rule that
