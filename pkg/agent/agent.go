@@ -40,7 +40,12 @@ type Config struct {
 	HistoryMessages int
 	// Zone gives the time zone of a conversation.
 	Zone func(ctx context.Context, at bus.Address) *time.Location
-	Log  *slog.Logger
+	// Around is told of each turn and each sub-agent, for whom it works, on its
+	// goroutine. It returns the context it is to run in and what is called with
+	// how it ended; of a sub-agent that is all but Answer and History. nil: nobody
+	// is told.
+	Around func(ctx context.Context, call tools.Call) (context.Context, func(Outcome, error))
+	Log    *slog.Logger
 }
 
 // Agent runs turns. It is safe for concurrent use.
@@ -109,8 +114,11 @@ type turnKey struct{}
 
 // Run runs t and blocks until it is over or ctx ends. A failure comes with an
 // Outcome whose History is valid; Apology turns it into words for the person.
-func (a *Agent) Run(ctx context.Context, t Turn) (Outcome, error) {
+func (a *Agent) Run(ctx context.Context, t Turn) (out Outcome, err error) {
 	last := t.Messages[len(t.Messages)-1]
+	call := callOf(t.ID, last)
+	ctx, over := a.around(ctx, call)
+	defer func() { over(out, err) }()
 	past, err := a.cfg.History.History(ctx, last.SessionKey, a.cfg.HistoryMessages)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("agent: load history: %w", err)
@@ -122,7 +130,7 @@ func (a *Agent) Run(ctx context.Context, t Turn) (Outcome, error) {
 	done, rounds, finish := a.replay(t.Steps)
 
 	ctx = context.WithValue(ctx, turnKey{}, &t)
-	ctx = tools.WithMetadata(tools.WithCall(ctx, callOf(t.ID, last)), last.Metadata)
+	ctx = tools.WithMetadata(tools.WithCall(ctx, call), last.Metadata)
 	res, summary, err := attempt{
 		loop: tools.ToolLoopConfig{
 			Provider:      a.cfg.Provider,
@@ -145,7 +153,7 @@ func (a *Agent) Run(ctx context.Context, t Turn) (Outcome, error) {
 		},
 	}.run(ctx)
 
-	out := Outcome{History: make([]store.Entry, 0, len(done)+4)}
+	out = Outcome{History: make([]store.Entry, 0, len(done)+4)}
 	add := func(m providers.Message) {
 		out.History = append(out.History, store.Entry{Session: last.SessionKey, Turn: t.ID, Message: m, Time: now})
 	}
@@ -169,6 +177,13 @@ func (a *Agent) Run(ctx context.Context, t Turn) (Outcome, error) {
 	out.Summary = summary
 	out.Compact = a.cfg.Compactor != nil && a.cfg.Compactor.Due(past)
 	return out, err
+}
+
+func (a *Agent) around(ctx context.Context, call tools.Call) (context.Context, func(Outcome, error)) {
+	if a.cfg.Around == nil {
+		return ctx, func(Outcome, error) {}
+	}
+	return a.cfg.Around(ctx, call)
 }
 
 // callOf is what every call of a turn has in common.
@@ -304,6 +319,7 @@ func (a *Agent) RunTask(ctx context.Context, call tools.Call, task string) *tool
 	if t, ok := ctx.Value(turnKey{}).(*Turn); ok {
 		cfg.AsyncCallback = t.AsyncCallback
 	}
+	ctx, over := a.around(ctx, sub)
 	ctx = tools.WithYield(tools.WithCall(ctx, sub), nil) // a task holds no turn slot
 	res, _, err := attempt{
 		loop: cfg, governor: a.cfg.Governor, channel: call.Channel, chatID: call.ChatID,
@@ -314,6 +330,7 @@ func (a *Agent) RunTask(ctx context.Context, call tools.Call, task string) *tool
 			}
 		},
 	}.run(ctx)
+	over(Outcome{Rounds: res.Iterations, StopReason: res.StopReason, Usage: res.Usage}, err)
 	if err != nil {
 		why, _ := apology(err) // /retry would ask for something else
 		return tools.ErrorResult("The background task failed: " + why).WithError(err)
