@@ -59,6 +59,7 @@ func (r *ToolRegistry) newCall(ctx context.Context, name, channel, chatID string
 // run is the one way a tool is executed. e is nil for an unknown name.
 func (r *ToolRegistry) run(ctx context.Context, e *entry, call *callState, args map[string]interface{}, cb AsyncCallback) *ToolResult {
 	if e == nil {
+		r.core.stats.unknown.Add(1)
 		result := r.notFound(call.Tool)
 		r.core.logEnd(ctx, call, result, 0)
 		return result

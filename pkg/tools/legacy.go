@@ -158,24 +158,25 @@ func (e *entry) set(s *callState) {
 	}
 }
 
-// Stats counts what legacy tools cost, and what goes on in the background.
+// Stats counts what legacy tools cost, and what no tool tells of itself.
 type Stats struct {
 	LegacyWaits int64         // calls that had to wait for a busy instance
 	LegacyWait  time.Duration // how long, in all
 	LegacyBusy  int64         // calls that gave up
 
-	Background int // tasks that have not reported back yet, now
+	Unknown    int64 // calls of tools that do not exist
+	Background int   // tasks that have not reported back yet, now
 }
 
 // lockStats is Stats while it grows.
-type lockStats struct{ waits, nanos, busy atomic.Int64 }
+type lockStats struct{ waits, nanos, busy, unknown atomic.Int64 }
 
 // Stats returns the counts since the registry was made, views included.
 func (r *ToolRegistry) Stats() Stats {
 	s := &r.core.stats
 	return Stats{
 		LegacyWaits: s.waits.Load(), LegacyWait: time.Duration(s.nanos.Load()), LegacyBusy: s.busy.Load(),
-		Background: r.core.tasks.detached(),
+		Unknown: s.unknown.Load(), Background: r.core.tasks.detached(),
 	}
 }
 
