@@ -90,6 +90,7 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err 
 		OnTurn: a.metrics.Turn, OnSend: a.metrics.Send,
 	})
 	a.metrics.Watch(a.gateway, a.tools)
+	a.tools.Use(a.metrics.Tool)
 	a.tools.LimitAsync(tasksPerChat, tasksInAll)
 	for _, make := range toolTypes {
 		if err = a.tools.RegisterTool(make(a)); err != nil {

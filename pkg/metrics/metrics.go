@@ -23,8 +23,8 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 
-	turns, modelCalls, sends *prometheus.HistogramVec
-	tokens                   *prometheus.CounterVec
+	turns, modelCalls, toolCalls, sends *prometheus.HistogramVec
+	tokens                              *prometheus.CounterVec
 }
 
 // Where the buckets of the histograms end, in seconds: what people wait for, and
@@ -40,6 +40,7 @@ func New(version string) *Metrics {
 		registry:   prometheus.NewRegistry(),
 		turns:      histogram("turn_duration_seconds", "How long turns took, the wait for a slot included, by how they ended.", slow, "outcome"),
 		modelCalls: histogram("model_call_duration_seconds", "How long models took to reply, with their retries, by what came of it: ok, or the kind of failure.", slow, "model", "outcome"),
+		toolCalls:  histogram("tool_call_duration_seconds", "How long calls of tools took, the wait for a busy one included, by what came of them.", quick, "tool", "outcome"),
 		sends:      histogram("send_duration_seconds", "How long a platform took over an attempt to send, by what came of it.", quick, "channel", "outcome"),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "model_tokens_total",
@@ -49,7 +50,7 @@ func New(version string) *Metrics {
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "1, and which version this is.", ConstLabels: prometheus.Labels{"version": version},
 	}, func() float64 { return 1 })
-	m.registry.MustRegister(m.turns, m.modelCalls, m.sends, m.tokens, build,
+	m.registry.MustRegister(m.turns, m.modelCalls, m.toolCalls, m.sends, m.tokens, build,
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()))
 	return m

@@ -38,7 +38,7 @@ var everything = still{figures{
 		ModelFailures: 9, FollowUps: 10, Sent: 11, SendRetries: 12, MaybeTwice: 13, GivenUp: 14, LedgerWaits: 15,
 	},
 	gateway.Load{Turns: 16, Waiting: 17, Unsent: 18, OldestWaiting: 1500 * time.Millisecond, OldestUnsent: time.Minute},
-	tools.Stats{LegacyWaits: 19, LegacyWait: 2500 * time.Millisecond, LegacyBusy: 20, Background: 21},
+	tools.Stats{LegacyWaits: 19, LegacyWait: 2500 * time.Millisecond, LegacyBusy: 20, Background: 21, Unknown: 22},
 }}
 
 // full is Metrics in which everything has a value.
@@ -49,6 +49,7 @@ func full() *Metrics {
 	m.Send("telegram", gateway.SendOK, 200*time.Millisecond)
 	m.tokens.WithLabelValues("main", "prompt").Add(1)
 	m.modelCalls.WithLabelValues("main", "ok").Observe(1)
+	m.toolCalls.WithLabelValues("echo", "ok").Observe(1)
 	return m
 }
 
@@ -89,7 +90,7 @@ func TestPage(t *testing.T) {
 		"dragoman_ledger_waits_total 15", "dragoman_turns_running 16", "dragoman_messages_waiting 17", "dragoman_sends_waiting 18",
 		"dragoman_message_oldest_waiting_seconds 1.5", "dragoman_send_oldest_waiting_seconds 60",
 		"dragoman_tool_lock_waits_total 19", "dragoman_tool_lock_wait_seconds_total 2.5", "dragoman_tool_lock_refusals_total 20",
-		"dragoman_background_tasks 21", `dragoman_build_info{version="v1.2.3"} 1`,
+		"dragoman_background_tasks 21", "dragoman_tool_unknown_total 22", `dragoman_build_info{version="v1.2.3"} 1`,
 		`dragoman_turn_duration_seconds_bucket{outcome="done",le="1"} 0`, `dragoman_turn_duration_seconds_bucket{outcome="done",le="2.5"} 1`,
 		`dragoman_turn_duration_seconds_sum{outcome="done"} 2`, `dragoman_send_duration_seconds_count{channel="telegram",outcome="ok"} 1`,
 		"# TYPE go_goroutines gauge",
@@ -228,4 +229,32 @@ func TestModelKeepsWhatItCan(t *testing.T) {
 	}()
 	wantLines(t, page(t, m), `dragoman_model_call_duration_seconds_count{model="main",outcome="panic"} 1`,
 		`dragoman_model_call_duration_seconds_count{model="main",outcome="ok"} 1`)
+}
+
+func TestToolCalls(t *testing.T) {
+	m := New("")
+	r := tools.NewToolRegistry()
+	r.Use(m.Tool)
+	for name, result := range map[string]*tools.ToolResult{
+		"good":  tools.NewToolResult("fine"),
+		"bad":   tools.ErrorResult("no"),
+		"slow":  tools.ErrorResult("no").WithError(fmt.Errorf("wait: %w", context.DeadlineExceeded)),
+		"ended": tools.ErrorResult("no").WithError(context.Canceled),
+		"later": tools.AsyncResult("soon"),
+	} {
+		r.Register(tools.Func(name, "Does what the test says.", func(context.Context, struct{}) *tools.ToolResult { return result }))
+	}
+	r.Register(tools.Func("broken", "Panics.", func(context.Context, struct{}) *tools.ToolResult { panic("boom") }))
+	for _, name := range []string{"good", "good", "bad", "slow", "ended", "later", "broken", "invented by a model"} {
+		r.Execute(t.Context(), name, nil)
+	}
+	text := page(t, m)
+	wantLines(t, text,
+		`dragoman_tool_call_duration_seconds_count{outcome="ok",tool="good"} 2`, `dragoman_tool_call_duration_seconds_count{outcome="error",tool="bad"} 1`,
+		`dragoman_tool_call_duration_seconds_count{outcome="timeout",tool="slow"} 1`, `dragoman_tool_call_duration_seconds_count{outcome="cancelled",tool="ended"} 1`,
+		`dragoman_tool_call_duration_seconds_count{outcome="background",tool="later"} 1`, `dragoman_tool_call_duration_seconds_count{outcome="error",tool="broken"} 1`,
+	)
+	if strings.Contains(text, "invented") {
+		t.Error("a name that a model has invented became a label")
+	}
 }
