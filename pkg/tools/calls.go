@@ -190,7 +190,7 @@ func (l *loop) end(ctx context.Context, s *slot) (err error) {
 		}
 		l.add(m)
 		err = l.checkpoint(ctx, Record{Kind: RecordEnd, Round: s.call.Round, Call: s.call.Call, Message: m, Result: s.result, Took: s.took})
-		if s.result.Final && !s.result.IsError && l.res.StopReason == "" {
+		if s.result.Final && !s.result.IsError {
 			l.stop(StopTool+StopReason(s.call.Tool), "")
 		}
 	}

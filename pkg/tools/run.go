@@ -23,11 +23,10 @@ const (
 	textSayIt     = "Your last reply held no text. Answer now, in words that the person can read, and say what is left undone."
 )
 
-// How often in a row the loop puts up with a reply that does not get it
-// further.
+// How often the loop puts up with a reply that does not get it further.
 const (
-	maxEmpty  = 2  // neither text nor calls
-	maxCut    = 3  // calls that were cut off
+	maxEmpty  = 2  // neither text nor calls, in a row
+	maxCut    = 3  // calls that were cut off, in a row
 	maxPauses = 10 // the service stopped on the way
 )
 
@@ -104,9 +103,10 @@ type loop struct {
 	waiting         []providers.Message // from Inject, not yet part of the conversation
 	schema          *jsonschema.Schema  // of OutputSchema, nil: none
 
-	empty, cut, pauses int  // how often in a row
-	injections         int  // how often Inject had something
-	repaired           bool // an answer was sent back
+	empty, cut int  // how often in a row
+	pauses     int  // how often
+	injections int  // how often Inject had something
+	repaired   bool // an answer was sent back
 }
 
 // reply is a reply that counts.
@@ -122,7 +122,6 @@ var errCheckpoint = errors.New("the step could not be recorded")
 func (l *loop) run(ctx context.Context, pending []providers.ToolCall) error {
 	err := l.prepareOutput()
 	if err == nil && len(pending) > 0 {
-		pending = slices.Clone(pending)
 		judge(pending, l.cfg.Finish)
 		err = l.answer(ctx, reply{round: l.cfg.Rounds, message: providers.Message{ToolCalls: pending}, finish: l.cfg.Finish})
 	}
@@ -253,9 +252,6 @@ func (l *loop) ask(ctx context.Context, round int, final bool) (reply, error) {
 		}
 	}
 	l.empty = 0
-	if resp.FinishReason != providers.FinishPause {
-		l.pauses = 0
-	}
 	l.res.Iterations++
 	r := reply{round: round, finish: resp.FinishReason}
 	if l.spent != (providers.Usage{}) {
