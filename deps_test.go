@@ -28,7 +28,7 @@ var layers = map[string][]string{
 	"pkg/tools/jsontool": {"pkg/tools"},
 	"pkg/tools/control":  {"pkg/tools", "pkg/tools/jsontool"}, // tools in jsontool's form
 	"pkg/tools/textcall": {"pkg/providers"},
-	"pkg/toolkit":        {"pkg/tools", "pkg/tools/builtin"}, // the one that brings the built-in tools with it
+	"pkg/toolkit":        {"pkg/tools", "pkg/tools/builtin", "pkg/tools/sandbox"}, // the one that brings the built-in tools with it
 	"pkg/store":          {"pkg/bus", "pkg/providers"},
 	"pkg/state":          {"pkg/bus", "pkg/store"},
 	"pkg/agent":          {"pkg/bus", "pkg/providers", "pkg/store", "pkg/tools"},
@@ -49,6 +49,7 @@ var sdks = map[string][]string{
 	"github.com/santhosh-tekuri/jsonschema":           {"pkg/tools"},
 	"github.com/spf13/cobra":                          {"cmd/dragoman"},
 	"github.com/yuin/goldmark":                        {"channels/webchat", "channels/telegram"},
+	"golang.org/x/sys":                                {"pkg/tools/sandbox"},
 	"gopkg.in/yaml.v3":                                {"pkg/config"},
 	"modernc.org/sqlite":                              {"pkg/store/sqlite"},
 }
