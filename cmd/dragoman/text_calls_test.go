@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dragoman-chat/dragoman/pkg/config"
+	"github.com/dragoman-chat/dragoman/pkg/metrics"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/providers/providerstest"
 )
@@ -29,7 +30,7 @@ func TestToolCallsInText(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := &app{cfg: cfg, log: slog.New(slog.DiscardHandler)}
+			a := &app{cfg: cfg, log: slog.New(slog.DiscardHandler), metrics: metrics.New("")}
 			model, err := a.model()
 			if err != nil {
 				t.Fatal(err)
