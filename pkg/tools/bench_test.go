@@ -2,8 +2,9 @@ package tools_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
@@ -35,37 +36,122 @@ func plainRead(name string) tools.Tool {
 
 var readArgs = map[string]interface{}{"path": "/tmp/foo", "start_line": float64(3), "mode": "text"}
 
-// fixed is a provider that costs nothing: it calls a tool for n rounds.
+// fixed is a provider that costs nothing: it calls a tool for some rounds, each
+// time otherwise, and may tell its last reply in pieces.
 type fixed struct {
-	rounds      int
-	call, final *providers.LLMResponse
+	calls  []*providers.LLMResponse
+	final  *providers.LLMResponse
+	pieces []providers.Delta
+	round  int
 }
 
 func (f *fixed) Chat(context.Context, []providers.Message, []providers.ToolDefinition, string, map[string]interface{}) (*providers.LLMResponse, error) {
-	if f.rounds--; f.rounds >= 0 {
-		return f.call, nil
+	if f.round < len(f.calls) {
+		f.round++
+		return f.calls[f.round-1], nil
 	}
+	f.round = 0
 	return f.final, nil
+}
+
+func (f *fixed) ChatStream(ctx context.Context, messages []providers.Message, defs []providers.ToolDefinition, model string, options map[string]interface{}, onDelta func(providers.Delta)) (*providers.LLMResponse, error) {
+	resp, err := f.Chat(ctx, messages, defs, model, options)
+	if resp == f.final {
+		for _, d := range f.pieces {
+			onDelta(d)
+		}
+	}
+	return resp, err
+}
+
+const roundsOfBench = 10
+
+func newFixed() *fixed {
+	f := &fixed{}
+	for i := range roundsOfBench {
+		args := map[string]interface{}{"path": "/tmp/foo", "start_line": float64(i + 1), "mode": "text"}
+		call := calling(toolCall(fmt.Sprint("call_", i), "read_file", args))
+		f.calls = append(f.calls, &call)
+	}
+	words := strings.Repeat("five words are told here ", 10)
+	for word := range strings.FieldsSeq(words) {
+		f.pieces = append(f.pieces, providers.Delta{Text: word + " "})
+	}
+	final := answering(words)
+	f.final = &final
+	return f
+}
+
+// deaf is a log handler that wants everything and keeps nothing.
+type deaf struct{ slog.Handler }
+
+func (deaf) Enabled(context.Context, slog.Level) bool { return true }
+
+// costly is the ways to run a loop whose price is watched: a round has one call
+// of a tool whose arguments are checked.
+func costly() map[string]func() tools.ToolLoopConfig {
+	registry := func(tool tools.Tool, more int) *tools.ToolRegistry {
+		r := tools.NewToolRegistryWith(tools.Options{Logger: slog.New(deaf{slog.DiscardHandler})})
+		r.Register(tool)
+		for i := range more {
+			r.Register(plainRead(fmt.Sprintf("tool_%d", i)))
+		}
+		return r
+	}
+	config := func(r *tools.ToolRegistry, with func(*tools.ToolLoopConfig)) func() tools.ToolLoopConfig {
+		return func() tools.ToolLoopConfig {
+			c := tools.ToolLoopConfig{Provider: newFixed(), Tools: r, MaxIterations: roundsOfBench + 1}
+			if with != nil {
+				with(&c)
+			}
+			return c
+		}
+	}
+	read := registry(readTool("read_file"), 0)
+	everything := func(c *tools.ToolLoopConfig) {
+		c.FinalAnswer, c.LoopGuard, c.EstimateUsage, c.MaxToolResultBytes = true, true, true, 1<<16
+		c.Stream = func(providers.Delta) {}
+		c.OnEvent = func(tools.Event) {}
+		c.Middleware = []tools.Middleware{func(next tools.Handler) tools.Handler {
+			return func(ctx context.Context, inv *tools.Invocation) *tools.ToolResult { return next(ctx, inv) }
+		}}
+	}
+	return map[string]func() tools.ToolLoopConfig{
+		"func":       config(read, nil),
+		"quiet":      config(registryOf(readTool("read_file")), nil),
+		"plain":      config(registry(plainRead("read_file"), 0), nil),
+		"500 tools":  config(registry(readTool("read_file"), 499), nil),
+		"guard":      config(read, func(c *tools.ToolLoopConfig) { c.LoopGuard = true }),
+		"stream":     config(read, func(c *tools.ToolLoopConfig) { c.Stream = func(providers.Delta) {} }),
+		"everything": config(read, everything),
+		"recorded":   config(read, func(c *tools.ToolLoopConfig) { c.Checkpoint = func(context.Context, tools.Record) error { return nil } }),
+	}
+}
+
+func registryOf(tool tools.Tool) *tools.ToolRegistry {
+	r := tools.NewToolRegistry()
+	r.Register(tool)
+	return r
+}
+
+func runCostly(tb testing.TB, ctx context.Context, config tools.ToolLoopConfig) {
+	tb.Helper()
+	res, err := tools.RunToolLoop(ctx, config, user("hi"), "test", "1")
+	if err != nil || res.StopReason != tools.StopAnswer || res.Iterations != roundsOfBench+1 {
+		tb.Fatal(res, err)
+	}
 }
 
 // BenchmarkLoopRound is one round of the loop with one call; what it costs to
 // end a loop is spread over ten of them.
 func BenchmarkLoopRound(b *testing.B) {
-	for name, tool := range map[string]tools.Tool{"func": readTool("read_file"), "plain": plainRead("read_file")} {
+	for name, config := range costly() {
 		b.Run(name, func(b *testing.B) {
-			r := tools.NewToolRegistry()
-			r.Register(tool)
-			call, final := calling(toolCall("call_1", "read_file", readArgs)), answering("done")
 			ctx := tools.WithMetadata(tools.WithCall(b.Context(), tools.Call{Turn: "t", Principal: "test:1"}), map[string]string{"user_id": "1"})
-			messages := user("hi")
+			c := config()
 			b.ReportAllocs()
-			const rounds = 10
-			for i := 0; i < b.N; i += rounds {
-				p := &fixed{rounds: rounds, call: &call, final: &final}
-				res, err := tools.RunToolLoop(ctx, tools.ToolLoopConfig{Provider: p, Tools: r, MaxIterations: rounds + 1}, messages, "test", "1")
-				if err != nil || res.Content != "done" {
-					b.Fatal(res, err)
-				}
+			for i := 0; i < b.N; i += roundsOfBench {
+				runCostly(b, ctx, c)
 			}
 		})
 	}
@@ -137,22 +223,20 @@ func BenchmarkRegistry500(b *testing.B) {
 	})
 }
 
-// TestCostOfARound keeps the price of a round in bounds: 100 allocations,
-// validation included.
+// TestCostOfARound keeps the price of a round in bounds: 100 allocations, with
+// validation and logging, whatever is turned on, unless requests are recorded.
+// Time is a benchmark's business.
 func TestCostOfARound(t *testing.T) {
-	r := tools.NewToolRegistry()
-	r.Register(readTool("read_file"))
-	call, final := calling(toolCall("call_1", "read_file", readArgs)), answering("done")
-	allocs := testing.AllocsPerRun(100, func() {
-		p := &fixed{rounds: 1, call: &call, final: &final}
-		if _, err := tools.RunToolLoop(t.Context(), tools.ToolLoopConfig{Provider: p, Tools: r, MaxIterations: 2}, nil, "test", "1"); err != nil {
-			t.Error(err)
+	for name, config := range costly() {
+		c := config()
+		allocs := testing.AllocsPerRun(20, func() { runCostly(t, t.Context(), c) }) / roundsOfBench
+		bound := 100.0
+		if name == "recorded" {
+			bound = 150 // with the fingerprint of a whole request
 		}
-	})
-	if allocs > 100 {
-		t.Errorf("a loop with one round of tools makes %.0f allocations", allocs)
-	}
-	if _, err := json.Marshal(r.ToProviderDefs()); err != nil {
-		t.Error(err)
+		if allocs > bound {
+			t.Errorf("%s: a round makes %.0f allocations", name, allocs)
+		}
+		t.Logf("%s: %.1f allocations", name, allocs)
 	}
 }

@@ -49,6 +49,14 @@
 // result.Content is the answer, and result.Messages is what to append to the
 // conversation, also when err says that the loop was cut short.
 //
+// Nothing but that is on by itself. A program that people talk to wants FinalAnswer,
+// so that every run ends in a text, and LoopGuard, which ends circles; one that
+// shows answers while they are made sets Stream and listens to OnEvent; one that
+// has to go on after a crash keeps what Checkpoint tells it. See ToolLoopConfig.
+//
+// Tools that change nothing had better be ParallelSafe: the model often asks for
+// several such calls at once, and they then run side by side.
+//
 // View narrows a registry to some of its tools, for a sub-agent or for somebody
 // who may not use them all. Tools may come and go while loops run.
 //

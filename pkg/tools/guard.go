@@ -134,10 +134,24 @@ var volatile = map[string]bool{
 	"correlationid": true, "idempotencykey": true, "clienttoken": true, "cachebuster": true, "cachebust": true,
 }
 
-var unmarked = strings.NewReplacer("_", "", "-", "")
-
 func isVolatile(key string) bool {
-	return len(key) <= 20 && volatile[strings.ToLower(unmarked.Replace(key))]
+	var plain [16]byte
+	n := 0
+	for i := range len(key) {
+		c := key[i]
+		if c == '_' || c == '-' {
+			continue
+		}
+		if n == len(plain) {
+			return false
+		}
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		plain[n] = c
+		n++
+	}
+	return volatile[string(plain[:n])]
 }
 
 // withoutVolatile returns v without what is volatile in it, v itself if nothing
