@@ -173,7 +173,8 @@ func TestRunCarriesTheCallAndRecordsTheTurn(t *testing.T) {
 // repeatable is a tool that may be run twice for one call.
 type repeatable struct{ tools.Tool }
 
-func (repeatable) Idempotent() bool { return true }
+func (repeatable) Idempotent() bool     { return true }
+func (r repeatable) Unwrap() tools.Tool { return r.Tool }
 
 // A turn resumes from its last step: replies are not asked for again, finished
 // calls are not run again, and one that had begun is answered as unknown.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +36,14 @@ type world struct {
 	t      *testing.T
 	name   string
 	ledger *mem.Store
+	mu     sync.Mutex     // some calls run side by side
 	done   map[string]int // by the key of the call
+}
+
+func (w *world) did(name string, c tools.Call) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done[name+" "+c.Key()]++
 }
 
 func newWorld(t *testing.T) *world {
@@ -159,7 +167,7 @@ func (p *process) Chat(ctx context.Context, m []providers.Message, _ []providers
 	case 1:
 		return together(round, "harmful", "long", "unknown"), nil
 	case 2:
-		return together(round, "harmful"), nil
+		return together(round, "harmful", "harmless_look", "harmful_look", "harmless_look", "harmful_look", "harmful"), nil
 	}
 	return text("done"), nil
 }
@@ -172,19 +180,33 @@ func together(round int, names ...string) *providers.LLMResponse {
 	return resp
 }
 
+// besides is a tool whose calls run side by side.
+type besides struct{ tools.Tool }
+
+func (besides) ParallelSafe(map[string]interface{}) bool { return true }
+
 func (p *process) registry() *tools.ToolRegistry {
 	r := tools.NewToolRegistry()
 	tool := func(name, says string) tools.Tool {
 		return tools.Func(name, "does something", func(ctx context.Context, _ struct{}) *tools.ToolResult {
 			c, _ := tools.CallFrom(ctx)
 			p.point()
-			p.done[name+" "+c.Key()]++
+			p.did(name, c)
 			p.point()
 			return tools.NewToolResult(says)
 		})
 	}
 	r.Register(tool("harmful", "it is done"))
 	r.Register(repeatable{tool("harmless", "")})
+	look := func(name string) tools.Tool {
+		return besides{tools.Func(name, "looks", func(ctx context.Context, _ struct{}) *tools.ToolResult {
+			c, _ := tools.CallFrom(ctx)
+			p.did(name, c)
+			return tools.NewToolResult("it is there")
+		})}
+	}
+	r.Register(repeatable{look("harmless_look")})
+	r.Register(look("harmful_look"))
 	r.Register(tool("long", strings.Repeat("a long result ", 3000)))
 	r.Register(tools.AsyncFunc("background", "works on", func(ctx context.Context, _ struct{}, _ tools.AsyncCallback) *tools.ToolResult {
 		p.point()
@@ -263,6 +285,13 @@ func (w *world) check(what string, entries []store.Entry) {
 	}
 	if err := errors.Join(openAIRules(all), anthropicRules(all)); err != nil {
 		w.fail("%s: %v: %s", what, err, outline(all))
+	}
+	for i := range all {
+		for k, tc := range all[i].ToolCalls {
+			if id := all[i+1+k].ToolCallID; id != tc.ID {
+				w.fail("%s: result %d behind message %d is of call %s: %s", what, k, i, id, outline(all))
+			}
+		}
 	}
 }
 
