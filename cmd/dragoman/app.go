@@ -41,6 +41,8 @@ type app struct {
 	probes  []prober          // of the model in use and of those that stand in for it
 	closers []func()          // what the models leave open
 	bots    map[string]string // which channel has a token
+
+	withoutExec *tools.ToolRegistry // for whom commands are not run; nil: there is no exec
 }
 
 // Background work: how much of it may run for one chat, and in all.
@@ -77,7 +79,7 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err 
 	governor := agent.ForWindow(a.window())
 	a.agent = agent.New(agent.Config{
 		Governor: governor, Compactor: compactor(cfg, model, governor, log),
-		Provider: model, Model: cfg.Agent.Model, Tools: a.tools, History: a.store, Zone: a.zone, Log: log,
+		Provider: model, Model: cfg.Agent.Model, Tools: a.tools, ToolsFor: a.toolsFor, History: a.store, Zone: a.zone, Log: log,
 		SystemPrompt: cfg.Agent.SystemPrompt, MaxIterations: cfg.Agent.MaxIterations, HistoryMessages: cfg.Agent.HistoryMessages,
 	})
 	if a.list, err = a.channels(); err != nil {
@@ -96,6 +98,9 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err 
 		if err = a.tools.RegisterTool(make(a)); err != nil {
 			return nil, fmt.Errorf("register a tool: %w", err)
 		}
+	}
+	if err = a.addExec(); err != nil {
+		return nil, err
 	}
 	return a, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/logger"
+	"github.com/dragoman-chat/dragoman/pkg/tools/sandbox"
 	"github.com/spf13/cobra"
 )
 
@@ -23,6 +24,8 @@ type appOptions struct {
 	Version string
 	// Check: the app will not run; it is only to say whether it could.
 	Check bool
+	// FindWall looks for a sandbox; nil: sandbox.Find.
+	FindWall func(context.Context, sandbox.Options) (*sandbox.Wall, error)
 }
 
 // runner is the whole daemon, ready to run: *app.

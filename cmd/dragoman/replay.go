@@ -68,7 +68,7 @@ func (p *program) replay(ctx context.Context, l ledger, id, fixture string) erro
 	if !ok {
 		return fmt.Errorf("nothing is kept of a turn %q: steps are kept for a time (store.retention.journal); \"dragoman why\" names the turn of a message", id)
 	}
-	rec, err := p.recordOf(l, turn)
+	rec, err := p.recordOf(l, turn) //nolint:contextcheck // an app that is only looked at tries no sandbox
 	if err != nil {
 		return err
 	}

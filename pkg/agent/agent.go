@@ -27,10 +27,14 @@ type History interface {
 
 // Config is what all turns have in common.
 type Config struct {
-	Provider      providers.LLMProvider
-	Model         string
-	Options       map[string]any
-	Tools         *tools.ToolRegistry
+	Provider providers.LLMProvider
+	Model    string
+	Options  map[string]any
+	Tools    *tools.ToolRegistry
+	// ToolsFor narrows Tools to what a principal is offered; nil: Tools is for
+	// everybody. What must not be done for others a tool refuses itself as well.
+	// It is called from many goroutines and must return the same few views.
+	ToolsFor      func(principal string) *tools.ToolRegistry
 	History       History
 	Governor      Governor   // shapes every request
 	Compactor     *Compactor // nil: nothing is summarised
@@ -135,7 +139,7 @@ func (a *Agent) Run(ctx context.Context, t Turn) (out Outcome, err error) {
 		loop: tools.ToolLoopConfig{
 			Provider:      a.cfg.Provider,
 			Model:         a.cfg.Model,
-			Tools:         a.cfg.Tools,
+			Tools:         a.toolsFor(call.Principal),
 			MaxIterations: a.cfg.MaxIterations,
 			LLMOptions:    a.cfg.Options,
 			AsyncCallback: t.AsyncCallback,
@@ -184,6 +188,13 @@ func (a *Agent) around(ctx context.Context, call tools.Call) (context.Context, f
 		return ctx, func(Outcome, error) {}
 	}
 	return a.cfg.Around(ctx, call)
+}
+
+func (a *Agent) toolsFor(principal string) *tools.ToolRegistry {
+	if a.cfg.ToolsFor == nil {
+		return a.cfg.Tools
+	}
+	return a.cfg.ToolsFor(principal)
 }
 
 // callOf is what every call of a turn has in common.
@@ -310,7 +321,7 @@ func (a *Agent) RunTask(ctx context.Context, call tools.Call, task string) *tool
 	cfg := tools.ToolLoopConfig{
 		Provider:      a.cfg.Provider,
 		Model:         a.cfg.Model,
-		Tools:         a.cfg.Tools.View(func(name string) bool { return name != "spawn" }),
+		Tools:         a.toolsFor(call.Principal).View(func(name string) bool { return name != "spawn" }),
 		MaxIterations: a.cfg.MaxIterations,
 		LLMOptions:    a.cfg.Options,
 		FinalAnswer:   true,

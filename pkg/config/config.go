@@ -104,7 +104,23 @@ type Retention struct {
 // Tools configures the built-in tools.
 type Tools struct {
 	Workspace string `yaml:"workspace" enum:"per_conversation,shared"`
+	Exec      Exec   `yaml:"exec"`
 }
+
+// Exec configures the tool that runs commands. It is off as long as nobody is
+// allowed.
+type Exec struct {
+	Allow     []string      `yaml:"allow"`     // principals, or Owner
+	Commands  []string      `yaml:"commands"`  // the only programs, without a shell; none: a shell
+	Network   bool          `yaml:"network"`   // the machine's whole network
+	Timeout   time.Duration `yaml:"timeout"`   // of one command
+	MemoryMB  int           `yaml:"memory_mb"` // of a command with all its processes
+	Processes int           `yaml:"processes"` // at once, of one command
+	FileMB    int           `yaml:"file_mb"`   // of one file
+}
+
+// Owner in Exec.Allow stands for whoever owns the bot.
+const Owner = "owner"
 
 // Values of Tools.Workspace.
 const (
@@ -137,8 +153,11 @@ func Defaults() *Config {
 			TurnsPerMinute:   10,
 			HistoryMessages:  100,
 		},
-		Store:         Store{Driver: "sqlite", Durability: "full", Retention: Retention{Journal: 7 * 24 * time.Hour, Dedupe: 30 * 24 * time.Hour}},
-		Tools:         Tools{Workspace: WorkspacePerConversation},
+		Store: Store{Driver: "sqlite", Durability: "full", Retention: Retention{Journal: 7 * 24 * time.Hour, Dedupe: 30 * 24 * time.Hour}},
+		Tools: Tools{
+			Workspace: WorkspacePerConversation,
+			Exec:      Exec{Timeout: 30 * time.Second, MemoryMB: 512, Processes: 64, FileMB: 100},
+		},
 		Log:           Log{Level: "info", Format: "text"},
 		ShutdownGrace: 20 * time.Second,
 	}

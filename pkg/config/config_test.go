@@ -89,7 +89,7 @@ channels:
   telegram: {}
   discord: {}
 store: {driver: sqlite, durability: fast, retention: {journal: 24h, dedupe: 48h, history: 30d}}
-tools: {workspace: shared}
+tools: {workspace: shared, exec: {allow: [owner, "telegram:1"], commands: [git], network: true, timeout: 5s, memory_mb: 64, processes: 8, file_mb: 10}}
 log: {level: debug, format: json}
 health: {listen: ":9000"}
 shutdown_grace: 3s
@@ -107,7 +107,7 @@ shutdown_grace: 3s
 			"local": {Provider: "offline", ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute, ToolCalls: ToolCallsNative},
 		},
 		Channels: map[string]Section{"work": {}, "telegram": {}, "discord": {}},
-		Store:    Store{"sqlite", "fast", Retention{24 * time.Hour, 48 * time.Hour, 720 * time.Hour}}, Tools: Tools{WorkspaceShared}, Log: Log{"debug", "json"},
+		Store:    Store{"sqlite", "fast", Retention{24 * time.Hour, 48 * time.Hour, 720 * time.Hour}}, Tools: Tools{WorkspaceShared, Exec{[]string{"owner", "telegram:1"}, []string{"git"}, true, 5 * time.Second, 64, 8, 10}}, Log: Log{"debug", "json"},
 		Health: Health{":9000"}, ShutdownGrace: 3 * time.Second,
 	}
 	if diff := cmp.Diff(want, cfg, ignoreDoc); diff != "" {
@@ -131,7 +131,7 @@ func TestMistakes(t *testing.T) {
 		{"unknown key at the top", "agnet:\n  model: main\n", []string{`config.yaml:1: unknown key "agnet": did you mean "agent"?`}},
 		{"swapped letters", "shutdown_garce: 5s\n", []string{`config.yaml:1: unknown key "shutdown_garce": did you mean "shutdown_grace"?`}},
 		{"capital letters", "Models: {}\n", []string{`config.yaml:1: unknown key "Models": did you mean "models"?`}},
-		{"unknown key without a neighbour", "tools:\n  zzzzzz: 1\n", []string{`config.yaml:2: unknown key "zzzzzz" in tools: known here are workspace`}},
+		{"unknown key without a neighbour", "tools:\n  zzzzzz: 1\n", []string{`config.yaml:2: unknown key "zzzzzz" in tools: known here are workspace, exec`}},
 		{"unknown key in a model", "models:\n  main:\n    provider: openai\n    apikey: x\n", []string{`config.yaml:4: unknown key "apikey" in models.main: did you mean "api_key"?`}},
 		{"text for a number", "agent: {max_iterations: lots}\n", []string{`config.yaml:1: agent.max_iterations: expected a whole number, found "lots"`}},
 		{"fraction for a number", "agent: {max_iterations: 2.5}\n", []string{`config.yaml:1: agent.max_iterations: expected a whole number, found "2.5"`}},
@@ -187,6 +187,10 @@ func TestMistakes(t *testing.T) {
 		{"address without scheme", "models: {main: {provider: openai, model: m, base_url: \"localhost:11434\"}}\n", []string{`config.yaml:1: models.main.base_url: expected an address that begins with http:// or https://`}},
 		{"channel name", "channels: {\"my bot\": {type: telegram}}\n", []string{`config.yaml:1: channels.my bot: a channel's name has only letters, digits, - and _`}},
 		{"workspace", "tools: {workspace: common}\n", []string{`config.yaml:1: tools.workspace: expected per_conversation or shared, found "common"`}},
+		{"exec for a name", "tools:\n  exec:\n    allow: [\"webchat:@ann\"]\n", []string{`config.yaml:3: tools.exec.allow[0]: who may run commands is named by a number, because names change hands: /id in the chat says which`}},
+		{"exec for everybody", "tools: {exec: {allow: [\"*\"]}}\n", []string{`config.yaml:1: tools.exec.allow[0]: expected channel:id, for example telegram:12345, found "*"`}},
+		{"exec of a path", "tools: {exec: {commands: [/bin/ls]}}\n", []string{`config.yaml:1: tools.exec.commands[0]: expected the plain name of a program, for example git, found "/bin/ls"`}},
+		{"exec without end", "tools: {exec: {timeout: 0}}\n", []string{`config.yaml:1: tools.exec.timeout: expected a value from 1s to 1h0m0s, found 0s`}},
 		{"retention without a unit", "store: {retention: {journal: 7}}\n", []string{`config.yaml:1: store.retention.journal: expected a time with its unit, such as 90s, 1h30m or 7d, found "7"`}},
 		{"retention too short", "store: {retention: {journal: 1h, history: -1h}}\n", []string{`config.yaml:1: store.retention.history: expected a time of at least 1s, or 0 for ever, found -1h0m0s`}},
 		{"retention of ids", "store:\n  retention:\n    journal: 0\n", []string{`config.yaml:3: store.retention.journal: 0 is for ever, and a message is kept no longer than its id: set dedupe to 0 as well, or give a time of at most 30d here`}},

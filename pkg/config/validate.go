@@ -40,6 +40,7 @@ func (v *validator) check() {
 	v.agent(c.Agent)
 	v.models()
 	v.retention(c.Store.Retention)
+	v.exec(c.Tools.Exec)
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
 		if !isName(name) {
 			v.add("channels."+name, "a channel's name has only letters, digits, - and _")
@@ -53,18 +54,39 @@ func (v *validator) check() {
 
 func (v *validator) owners() {
 	for i, o := range v.cfg.Owners {
-		at := fmt.Sprintf("owners[%d]", i)
-		channel, id, ok := strings.Cut(o, ":")
-		_, exists := v.cfg.Channels[channel]
-		switch {
-		case !ok || channel == "" || id == "":
-			v.add(at, "expected channel:id, for example telegram:12345, found %q", o)
-		case id[0] == '@' || id == "*":
-			v.add(at, "an owner is named by a number, because names change hands: /id in the chat says which")
-		case !exists && v.doc.only == "":
-			v.unknown(at, "channel", channel, slices.Sorted(maps.Keys(v.cfg.Channels)))
+		v.principal(fmt.Sprintf("owners[%d]", i), "an owner", o)
+	}
+}
+
+// principal checks the name of somebody who is to have rights.
+func (v *validator) principal(at, who, name string) {
+	channel, id, ok := strings.Cut(name, ":")
+	_, exists := v.cfg.Channels[channel]
+	switch {
+	case !ok || channel == "" || id == "":
+		v.add(at, "expected channel:id, for example telegram:12345, found %q", name)
+	case id[0] == '@' || id == "*":
+		v.add(at, "%s is named by a number, because names change hands: /id in the chat says which", who)
+	case !exists && v.doc.only == "":
+		v.unknown(at, "channel", channel, slices.Sorted(maps.Keys(v.cfg.Channels)))
+	}
+}
+
+func (v *validator) exec(e Exec) {
+	for i, name := range e.Allow {
+		if name != Owner {
+			v.principal(fmt.Sprintf("tools.exec.allow[%d]", i), "who may run commands", name)
 		}
 	}
+	for i, name := range e.Commands {
+		if name == "" || strings.ContainsAny(name, "/ \t") {
+			v.add(fmt.Sprintf("tools.exec.commands[%d]", i), "expected the plain name of a program, for example git, found %q", name)
+		}
+	}
+	between(v, "tools.exec.timeout", e.Timeout, time.Second, time.Hour)
+	between(v, "tools.exec.memory_mb", e.MemoryMB, 16, 1<<20)
+	between(v, "tools.exec.processes", e.Processes, 1, 10_000)
+	between(v, "tools.exec.file_mb", e.FileMB, 1, 1<<20)
 }
 
 func (v *validator) agent(a Agent) {

@@ -12,11 +12,13 @@ import (
 
 // trial is what every wall has to refuse, and the one thing it has to allow. Its
 // arguments are a file beside the workspace that can be read, one that is not
-// there, and the port of a listener on loopback. Each word of the output is one
+// there, the port of a listener on loopback, and a file that has to stay hidden.
+// Each word of the output is one
 // thing that went through.
 const trial = `
 echo inside >made && cat made
 (cat "$1") >/dev/null 2>&1 && echo read
+[ -n "$4" ] && (cat "$4") >/dev/null 2>&1 && echo hidden
 (echo x >"$2") 2>/dev/null && echo wrote
 (exec 3<>"/dev/tcp/127.0.0.1/$3") 2>/dev/null && echo connected
 nc -w 1 127.0.0.1 "$3" </dev/null >/dev/null 2>&1 && echo connected
@@ -39,6 +41,12 @@ func (w *Wall) prove(ctx context.Context, o Options) (err error) {
 	if err := errors.Join(os.Mkdir(workspace, 0o700), os.WriteFile(secret, []byte("secret\n"), 0o600)); err != nil {
 		return fmt.Errorf("a folder for the trial: %w", err)
 	}
+	hidden := o.Hidden
+	if hidden != "" {
+		if hidden, err = filepath.Abs(hidden); err != nil {
+			return err
+		}
+	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("a listener for the trial: %w", err)
@@ -49,7 +57,7 @@ func (w *Wall) prove(ctx context.Context, o Options) (err error) {
 	args, err := shell(trial)
 	var got Outcome
 	if err == nil {
-		got, err = w.Run(ctx, Command{Args: append(args, "trial", secret, outside, port), Workspace: workspace})
+		got, err = w.Run(ctx, Command{Args: append(args, "trial", secret, outside, port, hidden), Workspace: workspace})
 	}
 	err = errors.Join(err, l.Close())
 	connections := <-met

@@ -45,7 +45,10 @@ type Options struct {
 	// Dir is a folder that commands must not see, such as the one in which all
 	// workspaces are. Find makes a workspace in it for its trial, and removes it.
 	Dir string
-	Log *slog.Logger // nil discards
+	// Hidden is a file that commands must not be able to read, such as the
+	// configuration; "" for none.
+	Hidden string
+	Log    *slog.Logger // nil discards
 }
 
 // Command is one command.

@@ -49,13 +49,24 @@ var options = map[string][]string{
 	"wget":  {"--use-askpass"},
 }
 
-// newPrograms finds the programs of a list.
-func newPrograms(names []string, log *slog.Logger) (programs, error) {
-	list := make(programs, len(names))
+// CheckCommands returns an error about names that cannot be in a list of programs
+// on any machine.
+func CheckCommands(names []string) error {
 	for _, name := range names {
 		if slices.Contains(wrappers, name) {
-			return nil, fmt.Errorf("%s runs any program it is given, so that a list with it in it allows everything: take it out, or have no list", name)
+			return fmt.Errorf("%s runs any program it is given, so that a list with it in it allows everything: take it out, or have no list", name)
 		}
+	}
+	return nil
+}
+
+// newPrograms finds the programs of a list.
+func newPrograms(names []string, log *slog.Logger) (programs, error) {
+	if err := CheckCommands(names); err != nil {
+		return nil, err
+	}
+	list := make(programs, len(names))
+	for _, name := range names {
 		file, err := lookPath(name)
 		if err != nil {
 			return nil, err
