@@ -109,6 +109,15 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
+func TestRedactorHidesInText(t *testing.T) {
+	r := NewRedactor(nil)
+	r.Add("sk-123456")
+	r.Add("say \"please\"")
+	if got, want := r.Hide(`{"a":"sk-123456","b":"say \"please\""}`), `{"a":"***","b":"***"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestRedactorPassesErrorsOn(t *testing.T) {
 	if _, err := NewRedactor(failing{}).Write([]byte("x")); err == nil || err.Error() != "disk full" {
 		t.Errorf("got %v, want the writer's own error", err)

@@ -62,16 +62,23 @@ func (r *Redactor) has(form string) bool {
 // Write writes p with every secret replaced. It reports len(p) as written,
 // whatever the length of what really was.
 func (r *Redactor) Write(p []byte) (int, error) {
-	r.mu.RLock()
-	line := p
-	for _, s := range r.secrets {
-		if bytes.Contains(line, s) {
-			line = bytes.ReplaceAll(line, s, []byte(mask))
-		}
-	}
-	r.mu.RUnlock()
-	if _, err := r.w.Write(line); err != nil {
+	if _, err := r.w.Write(r.hide(p)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// Hide returns s with every secret replaced. Safe for concurrent use.
+func (r *Redactor) Hide(s string) string { return string(r.hide([]byte(s))) }
+
+// hide returns p itself if no secret is in it.
+func (r *Redactor) hide(p []byte) []byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, s := range r.secrets {
+		if bytes.Contains(p, s) {
+			p = bytes.ReplaceAll(p, s, []byte(mask))
+		}
+	}
+	return p
 }
