@@ -33,6 +33,7 @@ var layers = map[string][]string{
 	"pkg/state":          {"pkg/bus", "pkg/store"},
 	"pkg/agent":          {"pkg/bus", "pkg/providers", "pkg/store", "pkg/tools"},
 	"pkg/metrics":        {"pkg/gateway", "pkg/providers", "pkg/tools"},
+	"pkg/tracing":        {"pkg/agent", "pkg/providers", "pkg/tools"},
 	"pkg/gateway":        {"channels", "pkg/agent", "pkg/bus", "pkg/failpoint", "pkg/providers", "pkg/state", "pkg/store", "pkg/tools"},
 }
 
@@ -51,6 +52,7 @@ var sdks = map[string][]string{
 	"github.com/yuin/goldmark":                        {"channels/webchat", "channels/telegram"},
 	"golang.org/x/sys":                                {"pkg/tools/sandbox"},
 	"gopkg.in/yaml.v3":                                {"pkg/config"},
+	"go.opentelemetry.io/":                            {"pkg/tracing"},
 	"modernc.org/sqlite":                              {"pkg/store/sqlite"},
 }
 
