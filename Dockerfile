@@ -5,6 +5,9 @@
 #     -e TELEGRAM_BOT_TOKEN -e OPENAI_API_KEY -e DRAGOMAN_TIMEZONE=Europe/Berlin dragoman
 #   docker logs -f NAME           # shows the code that makes you its owner
 #
+# Built with the tag "otlp": telemetry.otlp_endpoint, or
+# -e OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318, has it send traces.
+#
 # A configuration file goes to /etc/dragoman/config.yaml. Any user id works
 # (--user 12345): nothing in the image belongs to a particular one.
 
@@ -18,7 +21,7 @@ ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w -X main.release=$VERSION" -o /rootfs/dragoman ./cmd/dragoman
+    go build -tags otlp -trimpath -ldflags "-s -w -X main.release=$VERSION" -o /rootfs/dragoman ./cmd/dragoman
 # The folders are laid out here because the image itself has no tools. /data is
 # like /tmp, for whoever the container runs as; files in it are made 0600.
 RUN mkdir -p /rootfs/data /rootfs/tmp /rootfs/etc/dragoman /rootfs/etc/ssl/certs \

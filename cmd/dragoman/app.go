@@ -35,6 +35,7 @@ type app struct {
 	store   store.Store
 	tools   *tools.ToolRegistry
 	metrics *metrics.Metrics
+	tracer  tracer // nil: no traces are made
 	agent   *agent.Agent
 	gateway *gateway.Gateway
 	list    []channels.Channel
@@ -60,6 +61,9 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err 
 		cfg: cfg, log: log, opts: opts, metrics: metrics.New(opts.Version),
 		tools: tools.NewToolRegistryWith(tools.Options{Logger: log, InstallAtRegister: true}),
 	}
+	if a.tracer, err = newTracer(cfg, opts, log); err != nil {
+		return nil, err
+	}
 	driver := cfg.Store.Driver
 	if opts.Check {
 		driver = "memory"
@@ -77,11 +81,17 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err 
 		return nil, err
 	}
 	governor := agent.ForWindow(a.window())
-	a.agent = agent.New(agent.Config{
+	turns := agent.Config{
 		Governor: governor, Compactor: compactor(cfg, model, governor, log),
 		Provider: model, Model: cfg.Agent.Model, Tools: a.tools, ToolsFor: a.toolsFor, History: a.store, Zone: a.zone, Log: log,
 		SystemPrompt: cfg.Agent.SystemPrompt, MaxIterations: cfg.Agent.MaxIterations, HistoryMessages: cfg.Agent.HistoryMessages,
-	})
+	}
+	a.tools.Use(a.metrics.Tool)
+	if a.tracer != nil {
+		turns.Around = a.tracer.Agent
+		a.tools.Use(a.tracer.Tool)
+	}
+	a.agent = agent.New(turns)
 	if a.list, err = a.channels(); err != nil {
 		return nil, err
 	}
@@ -92,7 +102,6 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err 
 		OnTurn: a.metrics.Turn, OnSend: a.metrics.Send,
 	})
 	a.metrics.Watch(a.gateway, a.tools)
-	a.tools.Use(a.metrics.Tool)
 	a.tools.LimitAsync(tasksPerChat, tasksInAll)
 	for _, make := range toolTypes {
 		if err = a.tools.RegisterTool(make(a)); err != nil {
@@ -119,6 +128,9 @@ func (a *app) model() (providers.LLMProvider, error) {
 		a.probes = append(a.probes, prober{name, check})
 		if c, ok := p.(interface{ Close() }); ok {
 			a.closers = append(a.closers, c.Close)
+		}
+		if a.tracer != nil {
+			p = a.tracer.Model(m.Provider, m.Address(), p)
 		}
 		p = a.metrics.Model(name, p)
 		if m.ToolCalls == config.ToolCallsText {
@@ -197,10 +209,19 @@ func (a *app) Run(ctx context.Context) error {
 		}
 	})
 	beside.Go(func() { a.giveBack(ctx) })
+	var end time.Time // of the grace; read when beside is done
+	beside.Go(func() {
+		<-ctx.Done()
+		end = time.Now().Add(a.cfg.ShutdownGrace)
+	})
+	if a.tracer != nil {
+		a.tracer.Start()
+	}
 	err := a.gateway.Run(ctx)
 	cause := context.Cause(ctx) // before it is our own
 	cancel(nil)
 	beside.Wait()
+	a.stopTracing(context.WithoutCancel(ctx), end)
 	for _, c := range a.closers {
 		c()
 	}

@@ -41,7 +41,7 @@ func (p *program) chat(ctx context.Context, path string, verbose bool) error {
 	}
 	log := logger.New(p.redact, level, cfg.Log.Format)
 	slog.SetDefault(log)
-	a, err := p.newApp(cfg, log, appOptions{In: p.in, Out: p.out, Version: version()})
+	a, err := p.newApp(cfg, log, appOptions{In: p.in, Out: p.out, Version: version(), Hide: p.redact.Hide})
 	if err != nil {
 		return err
 	}

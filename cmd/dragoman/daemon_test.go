@@ -129,7 +129,8 @@ type world struct {
 	more chan struct{}       // 1 slot: seen has grown
 }
 
-func newWorld(t *testing.T, reply func(providerstest.Request) providerstest.Response) *world {
+// more is what the configuration says beside.
+func newWorld(t *testing.T, reply func(providerstest.Request) providerstest.Response, more ...string) *world {
 	t.Helper()
 	w := &world{t: t, telegram: telegramtest.New(), seen: map[string][]string{}, more: make(chan struct{}, 1)}
 	w.discord = discordtest.New(discordtest.Options{OnSend: func(m discordtest.Sent) { w.saw("discord:"+m.ChannelID, m.Content) }})
@@ -163,7 +164,7 @@ channels:
   discord: {token: %q, api_base: %q, allow_users: ["*"], rate: {global_per_sec: 0, per_chat_per_sec: 0}}
   webchat: {listen: "127.0.0.1:0"}
 `, t.TempDir(), model.URL+"/v1", telegramtest.Token, bot.URL, discordtest.Token, base)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text+strings.Join(more, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := config.Load(file, func(string) string { return "" })

@@ -33,7 +33,7 @@ func (p *program) gateway(ctx context.Context, path string) error {
 	// What is built in takes its logger by hand; this one is for tools that
 	// use the component form.
 	slog.SetDefault(log)
-	a, err := p.newApp(cfg, log, appOptions{Version: version()})
+	a, err := p.newApp(cfg, log, appOptions{Version: version(), Hide: p.redact.Hide})
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,8 @@ type appOptions struct {
 	Out io.Writer
 	// Version is what the program calls itself.
 	Version string
+	// Hide blots out the configuration's secrets; nil: nothing is hidden.
+	Hide func(string) string
 	// Check: the app will not run; it is only to say whether it could.
 	Check bool
 	// FindWall looks for a sandbox; nil: sandbox.Find.

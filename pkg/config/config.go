@@ -35,6 +35,7 @@ type Config struct {
 	Tools         Tools              `yaml:"tools"`
 	Log           Log                `yaml:"log"`
 	Health        Health             `yaml:"health"`
+	Telemetry     Telemetry          `yaml:"telemetry"`
 	ShutdownGrace time.Duration      `yaml:"shutdown_grace"` // how long running turns may take when stopping
 
 	doc      *document
@@ -139,6 +140,13 @@ type Health struct {
 	Listen string `yaml:"listen"` // host:port; "" is off
 }
 
+// Telemetry says where traces are sent.
+type Telemetry struct {
+	OTLPEndpoint string  `yaml:"otlp_endpoint"` // of a collector, by HTTP; "" is off
+	Sample       float64 `yaml:"sample"`        // which part of the turns is traced
+	Content      bool    `yaml:"content"`       // traces also hold what was said
+}
+
 // Defaults returns what holds where the configuration says nothing. Load adds
 // the offline model if there is no model, and the web chat if there is no
 // channel.
@@ -159,6 +167,7 @@ func Defaults() *Config {
 			Exec:      Exec{Timeout: 30 * time.Second, MemoryMB: 512, Processes: 64, FileMB: 100},
 		},
 		Log:           Log{Level: "info", Format: "text"},
+		Telemetry:     Telemetry{Sample: 1},
 		ShutdownGrace: 20 * time.Second,
 	}
 }

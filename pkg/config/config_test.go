@@ -92,6 +92,7 @@ store: {driver: sqlite, durability: fast, retention: {journal: 24h, dedupe: 48h,
 tools: {workspace: shared, exec: {allow: [owner, "telegram:1"], commands: [git], network: true, timeout: 5s, memory_mb: 64, processes: 8, file_mb: 10}}
 log: {level: debug, format: json}
 health: {listen: ":9000"}
+telemetry: {otlp_endpoint: "https://otel.example", sample: 0.25, content: true}
 shutdown_grace: 3s
 `, vars("TONE", "kind", "KEY", "k-123456"))
 	want := &Config{
@@ -108,7 +109,7 @@ shutdown_grace: 3s
 		},
 		Channels: map[string]Section{"work": {}, "telegram": {}, "discord": {}},
 		Store:    Store{"sqlite", "fast", Retention{24 * time.Hour, 48 * time.Hour, 720 * time.Hour}}, Tools: Tools{WorkspaceShared, Exec{[]string{"owner", "telegram:1"}, []string{"git"}, true, 5 * time.Second, 64, 8, 10}}, Log: Log{"debug", "json"},
-		Health: Health{":9000"}, ShutdownGrace: 3 * time.Second,
+		Health: Health{":9000"}, Telemetry: Telemetry{"https://otel.example", 0.25, true}, ShutdownGrace: 3 * time.Second,
 	}
 	if diff := cmp.Diff(want, cfg, ignoreDoc); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -207,6 +208,10 @@ func TestMistakes(t *testing.T) {
 		{"format", "log: {format: xml}\n", []string{`config.yaml:1: log.format: expected text or json, found "xml"`}},
 		{"listen", "health: {listen: \"8081\"}\n", []string{`config.yaml:1: health.listen: expected host:port, for example 127.0.0.1:8081, found "8081"`}},
 		{"port", "health: {listen: \":99999\"}\n", []string{`config.yaml:1: health.listen: expected host:port, for example 127.0.0.1:8081, found ":99999"`}},
+		{"collector", "telemetry: {otlp_endpoint: localhost:4317}\n", []string{`config.yaml:1: telemetry.otlp_endpoint: expected an address that begins with http:// or https://, for example http://127.0.0.1:4318`}},
+		{"password to a collector", "telemetry: {otlp_endpoint: \"https://me:secret@host\"}\n", []string{`config.yaml:1: telemetry.otlp_endpoint: a name and a password in the address are not sent: set the variable OTEL_EXPORTER_OTLP_HEADERS instead`}},
+		{"sample", "telemetry: {sample: 1.5}\n", []string{`config.yaml:1: telemetry.sample: expected a value from 0 to 1, found 1.5`}},
+		{"sample of nothing", "telemetry: {sample: nan}\n", []string{`config.yaml:1: telemetry.sample: expected a number, found "nan"`}},
 		{"grace", "shutdown_grace: -1s\n", []string{`config.yaml:1: shutdown_grace: expected a value from 0s to 10m0s, found -1s`}},
 		{"data folder", "data_dir: \"\"\n", []string{`config.yaml:1: data_dir: must name a folder`}},
 		{"secret file", "models:\n  main:\n    provider: openai\n    api_key: file:/nonexistent/key\n", []string{`config.yaml:4: models.main.api_key: there is no file /nonexistent/key`}},

@@ -41,6 +41,7 @@ func EnvVars() []EnvVar {
 		{"DRAGOMAN_LOG_LEVEL", "log.level", true},
 		{"DRAGOMAN_LOG_FORMAT", "log.format", true},
 		{"DRAGOMAN_HEALTH_LISTEN", "health.listen", true},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry.otlp_endpoint", true},
 	}
 }
 

@@ -232,7 +232,7 @@ func TestEnvironmentAlone(t *testing.T) {
 		"DISCORD_BOT_TOKEN", "file:"+file,
 		"OPENAI_API_KEY", "sk-x",
 		"DRAGOMAN_DATA_DIR", "/data", "DRAGOMAN_OWNERS", "telegram:12345", "DRAGOMAN_TIMEZONE", "UTC",
-		"DRAGOMAN_LOG_LEVEL", "debug", "DRAGOMAN_HEALTH_LISTEN", "127.0.0.1:8081",
+		"DRAGOMAN_LOG_LEVEL", "debug", "DRAGOMAN_HEALTH_LISTEN", "127.0.0.1:8081", "OTEL_EXPORTER_OTLP_ENDPOINT", "http://otel:4318",
 		"WEBCHAT_GROUPS", "never", "DISCORD_ALLOW", "x", // no variables of ours
 	))
 	if err != nil {
@@ -255,7 +255,7 @@ func TestEnvironmentAlone(t *testing.T) {
 	if diff := cmp.Diff(map[string]Model{"main": wantModel}, cfg.Models); diff != "" {
 		t.Errorf("models (-want +got):\n%s", diff)
 	}
-	if cfg.DataDir != "/data" || cfg.Owners[0] != "telegram:12345" || cfg.Timezone != "UTC" || cfg.Log.Level != "debug" || cfg.Health.Listen != "127.0.0.1:8081" {
+	if cfg.DataDir != "/data" || cfg.Owners[0] != "telegram:12345" || cfg.Timezone != "UTC" || cfg.Log.Level != "debug" || cfg.Health.Listen != "127.0.0.1:8081" || cfg.Telemetry.OTLPEndpoint != "http://otel:4318" {
 		t.Errorf("the rest: %+v", cfg)
 	}
 }

@@ -49,6 +49,7 @@ func (v *validator) check() {
 	if c.Health.Listen != "" && !isListen(c.Health.Listen) {
 		v.add("health.listen", "expected host:port, for example 127.0.0.1:8081, found %q", c.Health.Listen)
 	}
+	v.telemetry(c.Telemetry)
 	between(v, "shutdown_grace", c.ShutdownGrace, 0, 10*time.Minute)
 }
 
@@ -121,6 +122,18 @@ func (v *validator) models() {
 			}
 		}
 	}
+}
+
+func (v *validator) telemetry(t Telemetry) {
+	u, err := url.Parse(t.OTLPEndpoint)
+	switch {
+	case t.OTLPEndpoint == "":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		v.add("telemetry.otlp_endpoint", "expected an address that begins with http:// or https://, for example http://127.0.0.1:4318")
+	case u.User != nil:
+		v.add("telemetry.otlp_endpoint", "a name and a password in the address are not sent: set the variable OTEL_EXPORTER_OTLP_HEADERS instead")
+	}
+	between(v, "telemetry.sample", t.Sample, 0, 1)
 }
 
 func (v *validator) retention(r Retention) {

@@ -1,0 +1,17 @@
+//go:build !otlp
+
+package main
+
+import (
+	"log/slog"
+
+	"github.com/dragoman-chat/dragoman/pkg/config"
+)
+
+// newTracer refuses to make traces: their SDK is as large as half the program.
+func newTracer(cfg *config.Config, _ appOptions, _ *slog.Logger) (tracer, error) {
+	if cfg.Telemetry.OTLPEndpoint == "" {
+		return nil, nil //nolint:nilnil // no traces are asked for
+	}
+	return nil, cfg.Errorf("telemetry.otlp_endpoint", "this program was built without traces: use the container image, or build it with -tags otlp")
+}
