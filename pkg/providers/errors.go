@@ -22,6 +22,10 @@ const (
 	KindUnreachable     ErrorKind = "unreachable"      // no connection to the service at all
 )
 
+// ErrCircles is in an *Error that says that the model makes the same call, which
+// cannot be run, over and over.
+var ErrCircles = errors.New("the model repeats itself")
+
 // Error is a failed call of a model.
 type Error struct {
 	Kind       ErrorKind

@@ -272,3 +272,34 @@ func TestLoopGuardLeavesAnswersAlone(t *testing.T) {
 		t.Errorf("got %q", res.Content)
 	}
 }
+
+// A provider that sees the model go round in circles is taken at its word, where
+// there is a guard.
+func TestLoopGuardTakesTheProvidersWord(t *testing.T) {
+	circles := &providers.Error{Kind: providers.KindInvalidRequest, Err: providers.ErrCircles}
+	for name, c := range map[string]struct {
+		guard bool
+		errs  map[int]error
+		text  string
+	}{
+		"no guard":      {false, map[int]error{1: circles}, ""},
+		"ends in words": {true, map[int]error{1: circles}, "I give up"},
+		"to the end":    {true, map[int]error{1: circles, 2: circles}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &script{replies: []providers.LLMResponse{calling(toolCall("1", "echo", text("x"))), answering("never"), answering("I give up")}, errs: c.errs}
+			config := tools.ToolLoopConfig{Provider: p, Tools: echo(), MaxIterations: 20, LoopGuard: c.guard, FinalAnswer: true}
+			res, err := tools.RunToolLoop(t.Context(), config, user("hi"), "test", "1")
+			if !c.guard {
+				if !errors.Is(err, circles) || res.StopReason != tools.StopError {
+					t.Errorf("%+v, %v", res, err)
+				}
+				return
+			}
+			if err != nil || res.StopReason != tools.StopLoopDetected || res.Content != c.text || len(p.asked) != 3 {
+				t.Errorf("%d requests, %+v, %v", len(p.asked), res, err)
+			}
+			checkHistory(t, res.Messages)
+		})
+	}
+}

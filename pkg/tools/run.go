@@ -139,11 +139,16 @@ func (l *loop) run(ctx context.Context, pending []providers.ToolCall) error {
 	}
 	l.wire = append(l.wire, providers.Message{Role: providers.RoleUser, Content: l.last})
 	r, err := l.ask(ctx, l.res.Iterations+1, true)
-	if err == nil {
-		l.res.Content = r.message.Content
+	if l.circles(err) {
+		return nil
 	}
+	l.res.Content = r.message.Content
 	return err
 }
+
+// circles reports whether the guard takes the provider's word that the model
+// goes round in circles.
+func (l *loop) circles(err error) bool { return l.guard != nil && errors.Is(err, providers.ErrCircles) }
 
 // stop ends the loop. last is what the model is then asked without tools, if
 // that is wanted at all.
@@ -157,6 +162,9 @@ func (l *loop) stop(why StopReason, last string) {
 func (l *loop) round(ctx context.Context, round int) error {
 	r, err := l.ask(ctx, round, false)
 	switch {
+	case l.circles(err):
+		l.stop(StopLoopDetected, textCircles)
+		return nil
 	case err != nil:
 		return err
 	case l.empty > maxEmpty:

@@ -20,7 +20,7 @@ import (
 // A block that is no proper call is returned as a call that is Invalid, with the
 // reason for the model to read. A model that makes the same call in vain, one of
 // these or of a tool that does not exist, 5 times in a row, will not stop by
-// itself: the fifth time is an *providers.Error. A reply that holds native calls
+// itself: the fifth time is an *providers.Error with ErrCircles. A reply that holds native calls
 // nevertheless is returned as it is.
 func Wrap(p providers.LLMProvider) providers.LLMProvider { return &wrapped{inner: p} }
 
@@ -58,6 +58,7 @@ func reply(resp *providers.LLMResponse, rest string, blocks []Block, messages []
 	if circles(out.ToolCalls, messages, tools) {
 		return nil, &providers.Error{
 			Kind:    providers.KindInvalidRequest,
+			Err:     providers.ErrCircles,
 			Message: fmt.Sprintf("the model wrote the same tool call, which cannot be run, %d times in a row: %s", mostInVain, out.ToolCalls[0].Name),
 		}
 	}

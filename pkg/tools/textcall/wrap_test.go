@@ -149,7 +149,7 @@ func TestWrapEndsWhatIsInVain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &writer{texts: []string{text}}
 			res, err := run(t, w, add(), says("hi"))
-			if providers.KindOf(err) != providers.KindInvalidRequest || len(w.read) != 5 {
+			if providers.KindOf(err) != providers.KindInvalidRequest || !errors.Is(err, providers.ErrCircles) || len(w.read) != 5 {
 				t.Errorf("after %d rounds: %v", len(w.read), err)
 			}
 			if n := len(res.Messages); n != 8 || res.Messages[n-1].Role != providers.RoleTool {
