@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
@@ -145,8 +146,7 @@ func indexOf(c *call) int {
 // in the first piece only, in each, or another in each; the name may be repeated.
 func (a *assembly) draft(c *call) *draft {
 	var newest *draft // with the piece's index
-	for i := len(a.calls) - 1; i >= 0; i-- {
-		d := a.calls[i]
+	for _, d := range slices.Backward(a.calls) {
 		if c.Index != nil && *c.Index != d.index {
 			continue
 		}

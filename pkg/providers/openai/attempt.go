@@ -70,7 +70,7 @@ func (p *Provider) send(ctx context.Context, req *sdk.ChatCompletionRequest, rep
 		err = reply.read(seen)
 	}
 	if err == nil && gaveUp(reply.finish) {
-		err = &errInStream{}
+		err = &midwayError{}
 	}
 	if err == nil && reply.any {
 		return nil

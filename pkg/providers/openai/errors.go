@@ -36,7 +36,7 @@ type complaint struct {
 func (p *Provider) explain(ctx context.Context, err error, seen *observation) *failure {
 	apiErr, isAPI := errors.AsType[*sdk.APIError](err)
 	reqErr, isRequest := errors.AsType[*sdk.RequestError](err)
-	told, isTold := errors.AsType[*errInStream](err)
+	told, isTold := errors.AsType[*midwayError](err)
 	switch {
 	case !seen.sent && err != nil && ctx.Err() == nil:
 		return p.fail(providers.KindInvalidRequest, 0, err.Error(), nil, false)
@@ -77,7 +77,7 @@ func (p *Provider) refused(seen *observation, c complaint) *failure {
 }
 
 // toldMidway is a failure told in the middle of a stream.
-func (p *Provider) toldMidway(seen *observation, told *errInStream) *failure {
+func (p *Provider) toldMidway(seen *observation, told *midwayError) *failure {
 	c := readComplaint(told.raw)
 	if c.message == "" {
 		c.message = told.Error()

@@ -11,10 +11,11 @@ import (
 // errCutOff is an answer that ends before it is over.
 var errCutOff = errors.New("it ends in the middle")
 
-// errInStream is a failure told in the middle of a stream, as the server wrote it.
-type errInStream struct{ raw []byte }
+// midwayError is a failure that the service tells in the middle of a stream. raw
+// is what it wrote, nil if it gave no reason.
+type midwayError struct{ raw []byte }
 
-func (*errInStream) Error() string { return "the service failed on the way" }
+func (*midwayError) Error() string { return "the service failed on the way" }
 
 // read takes in a whole answer or a stream of pieces: what was asked for is a
 // hint, what arrives counts.
@@ -24,7 +25,7 @@ func (a *assembly) read(seen *observation) error {
 	if err != nil {
 		return err
 	}
-	if first != '{' && (seen.events || isField(r)) {
+	if first != '{' && first != '<' && (seen.events || isField(r)) {
 		return a.stream(r, seen.alive)
 	}
 	var whole answer
@@ -105,7 +106,7 @@ func (a *assembly) event(data []byte) error {
 		return err
 	}
 	if len(piece.Error) > 0 && string(piece.Error) != "null" {
-		return &errInStream{bytes.Clone(data)}
+		return &midwayError{bytes.Clone(data)}
 	}
 	return a.add(&piece)
 }
