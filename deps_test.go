@@ -44,6 +44,7 @@ var contracts = []string{"channels", "pkg/bus", "pkg/config", "pkg/failpoint", "
 // test's bare mode talks through the same clients as the daemon.
 var sdks = map[string][]string{
 	"github.com/go-telegram-bot-api/telegram-bot-api": {"channels/telegram", "cmd/loadtest"},
+	"github.com/anthropics/anthropic-sdk-go":          {"pkg/providers/anthropic"},
 	"github.com/bwmarrin/discordgo":                   {"channels/discord", "cmd/loadtest"},
 	"github.com/sashabaranov/go-openai":               {"pkg/providers/openai", "cmd/loadtest"},
 	"github.com/prometheus/":                          {"pkg/metrics"},

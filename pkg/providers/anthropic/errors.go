@@ -1,0 +1,213 @@
+package anthropic
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+)
+
+// failure is a failed attempt, and what may help.
+type failure struct {
+	*providers.Error
+	retry    bool // the same again
+	thoughts bool // the same without thoughts
+}
+
+// complaint is an error body.
+type complaint struct{ typ, message string }
+
+// explain turns a request that got no answer, or an error status, into a typed
+// error. ctx is the attempt's.
+func (p *Provider) explain(ctx context.Context, err error) *failure {
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		return p.refused(e.Response, readComplaint([]byte(e.RawJSON())))
+	}
+	if f := p.silent(ctx, 0); f != nil {
+		return f
+	}
+	if errors.Is(err, errTooLarge) {
+		return p.fail(providers.KindInvalidRequest, 0, err.Error(), nil, false)
+	}
+	err = withoutURL(err)
+	_, badCert := errors.AsType[*tls.CertificateVerificationError](err)
+	return p.fail(providers.KindUnreachable, 0, err.Error(), p.cause(err), !badCert)
+}
+
+// silent is an attempt that was given up because nothing came any more.
+func (p *Provider) silent(ctx context.Context, status int) *failure {
+	if !errors.Is(context.Cause(ctx), errSilent) {
+		return nil
+	}
+	return p.fail(providers.KindTimeout, status, fmt.Sprintf("no answer within %s", p.cfg.AttemptTimeout), nil, true)
+}
+
+// fail makes a failure whose message holds no secret and fits a log line.
+func (p *Provider) fail(kind providers.ErrorKind, status int, message string, cause error, retry bool) *failure {
+	return &failure{Error: &providers.Error{Kind: kind, Status: status, Message: p.clean(message), Err: cause}, retry: retry}
+}
+
+// refused is an answer that is an error, by its status or within a stream.
+func (p *Provider) refused(resp *http.Response, c complaint) *failure {
+	status := resp.StatusCode
+	if status == http.StatusOK {
+		status = statusOf(c.typ)
+	}
+	kind, retry := classify(status, c)
+	if c.message == "" {
+		c.message = http.StatusText(status)
+	}
+	f := p.fail(kind, status, c.message, nil, retry && resp.Header.Get("X-Should-Retry") != "false")
+	f.RetryAfter = retryAfter(resp.Header, time.Now())
+	m := strings.ToLower(c.message)
+	f.thoughts = kind == providers.KindInvalidRequest && (strings.Contains(m, "signature") || strings.Contains(m, "thinking"))
+	return f
+}
+
+// strange is an answer with a good status that is no stream of events.
+func (p *Provider) strange(ctx context.Context, resp *http.Response) *failure {
+	head, err := io.ReadAll(io.LimitReader(resp.Body, maxHead))
+	if f := p.silent(ctx, resp.StatusCode); f != nil {
+		return f
+	}
+	if loc, lerr := resp.Location(); lerr == nil {
+		return p.fail(providers.KindUnreachable, resp.StatusCode, "the server redirects to "+loc.Scheme+"://"+loc.Host+": put the final address into base_url", nil, false)
+	}
+	switch c := readComplaint(head); {
+	case c.typ != "":
+		return p.refused(resp, c)
+	case err == nil && len(head) > 0:
+		return p.fail(providers.KindUnreachable, resp.StatusCode, "the answer is not one of the Messages API, check base_url: "+c.message, nil, false)
+	case err == nil:
+		return p.fail(providers.KindUnreachable, resp.StatusCode, "the answer is empty", nil, true)
+	}
+	return p.broken(ctx, resp, err)
+}
+
+// broken is a stream that ended too early or cannot be read.
+func (p *Provider) broken(ctx context.Context, resp *http.Response, err error) *failure {
+	if f := p.silent(ctx, resp.StatusCode); f != nil {
+		return f
+	}
+	switch {
+	case err == nil:
+		err = io.ErrUnexpectedEOF
+	case errors.Is(err, errTooLarge):
+		return p.fail(providers.KindInvalidRequest, resp.StatusCode, err.Error(), nil, false)
+	}
+	return p.fail(providers.KindUnreachable, resp.StatusCode, "the answer broke off: "+err.Error(), p.cause(err), true)
+}
+
+// withoutURL takes the address, which may hold a password, out of an error.
+func withoutURL(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
+
+// cause keeps an error for errors.Is, unless its text holds the key.
+func (p *Provider) cause(err error) error {
+	if p.key != "" && strings.Contains(err.Error(), p.key) {
+		return nil
+	}
+	return err
+}
+
+// statusOf is the status that goes with an error's type, which is all that an
+// error within a stream has.
+func statusOf(typ string) int {
+	switch typ {
+	case "invalid_request_error":
+		return http.StatusBadRequest
+	case "authentication_error":
+		return http.StatusUnauthorized
+	case "billing_error":
+		return http.StatusPaymentRequired
+	case "permission_error":
+		return http.StatusForbidden
+	case "not_found_error":
+		return http.StatusNotFound
+	case "request_too_large":
+		return http.StatusRequestEntityTooLarge
+	case "rate_limit_error":
+		return http.StatusTooManyRequests
+	case "timeout_error":
+		return http.StatusGatewayTimeout
+	case "overloaded_error":
+		return statusOverloaded
+	}
+	return http.StatusInternalServerError
+}
+
+const statusOverloaded = 529
+
+// classify decides what a refusal means and whether to try again.
+func classify(status int, c complaint) (kind providers.ErrorKind, retry bool) {
+	switch {
+	case status == http.StatusPaymentRequired, c.typ == "billing_error", strings.Contains(c.message, "credit balance is too low"):
+		return providers.KindBilling, false
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return providers.KindAuth, false
+	case status == http.StatusRequestEntityTooLarge, status == http.StatusBadRequest && overflows(c.message):
+		return providers.KindContextOverflow, false
+	case status == http.StatusTooManyRequests:
+		return providers.KindRateLimit, true
+	case status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout, status == 524: // 524: a proxy of Cloudflare's waited in vain
+		return providers.KindTimeout, true
+	case status == http.StatusNotImplemented: // some other web server
+		return providers.KindUnreachable, false
+	case status == http.StatusConflict, status == http.StatusTooEarly, status >= http.StatusInternalServerError:
+		return providers.KindOverloaded, true
+	}
+	return providers.KindInvalidRequest, false
+}
+
+// overflows reports whether a refusal means that the conversation is too long;
+// the API has no type of its own for it.
+func overflows(message string) bool {
+	for _, s := range []string{"prompt is too long", "exceed context limit", "exceeds the context window", "maximum context length"} {
+		if strings.Contains(message, s) {
+			return true
+		}
+	}
+	return false
+}
+
+func readComplaint(raw []byte) complaint {
+	var body struct {
+		Error struct {
+			Type    string `json:"type"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(raw, &body) != nil || body.Error.Message == "" {
+		return complaint{message: string(raw)}
+	}
+	return complaint{typ: body.Error.Type, message: body.Error.Message}
+}
+
+// clean makes an API's words fit for a log: without the key, on one line, and
+// not longer than a line should be.
+func (p *Provider) clean(s string) string {
+	if len(p.key) > 3 {
+		s = strings.ReplaceAll(s, p.key, "***")
+	}
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	const most = 500
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
