@@ -14,6 +14,7 @@ import (
 	"github.com/dragoman-chat/dragoman/channels/webchat"
 	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/providers/anthropic"
 	"github.com/dragoman-chat/dragoman/pkg/providers/offline"
 	"github.com/dragoman-chat/dragoman/pkg/providers/openai"
 	"github.com/dragoman-chat/dragoman/pkg/state"
@@ -46,6 +47,9 @@ var channelTypes = map[string]channelType{
 var providerTypes = map[string]func(m config.Model, log *slog.Logger) (providers.LLMProvider, error){
 	"openai": func(m config.Model, log *slog.Logger) (providers.LLMProvider, error) {
 		return openai.New(openai.Config{BaseURL: m.BaseURL, APIKey: m.APIKey, Model: m.Model, AttemptTimeout: m.Timeout, Logger: log})
+	},
+	"anthropic": func(m config.Model, log *slog.Logger) (providers.LLMProvider, error) {
+		return anthropic.New(anthropic.Config{BaseURL: m.BaseURL, APIKey: m.APIKey, Model: m.Model, AttemptTimeout: m.Timeout, Logger: log})
 	},
 	"offline": func(config.Model, *slog.Logger) (providers.LLMProvider, error) { return offline.New(), nil },
 }

@@ -34,6 +34,9 @@ func EnvVars() []EnvVar {
 		{"OPENAI_API_KEY", "models.main.api_key", true},
 		{"OPENAI_BASE_URL", "models.main.base_url", true},
 		{"OPENAI_MODEL", "models.main.model", false},
+		{"ANTHROPIC_API_KEY", "models.claude.api_key", true},
+		{"ANTHROPIC_BASE_URL", "models.claude.base_url", true},
+		{"ANTHROPIC_MODEL", "models.claude.model", false},
 		{"DRAGOMAN_DATA_DIR", "data_dir", true},
 		{"DRAGOMAN_OWNERS", "owners", true},
 		{"DRAGOMAN_TIMEZONE", "timezone", true},
@@ -45,8 +48,11 @@ func EnvVars() []EnvVar {
 	}
 }
 
-// defaultModel is asked for at OpenAI itself when only a key is given.
-const defaultModel = "gpt-5-mini"
+// What is asked for at OpenAI itself, or at Anthropic, when only a key is given.
+const (
+	defaultModel  = "gpt-5-mini"
+	defaultClaude = "claude-haiku-5-5"
+)
 
 // addEnvironment adds what variables say and the file does not.
 func (doc *document) addEnvironment() {
@@ -70,10 +76,16 @@ func (doc *document) addEnvironment() {
 			doc.set(v.Key, value, v.Name)
 		}
 	}
-	if started["models.main"] && !listed["models"] {
-		doc.set("models.main.provider", "openai", "OPENAI_API_KEY")
-		if doc.env("OPENAI_BASE_URL") == "" { // another service has other models
-			doc.set("models.main.model", defaultModel, "OPENAI_MODEL")
+	for _, m := range []struct{ path, provider, vars, model string }{
+		{"models.main", "openai", "OPENAI", defaultModel},
+		{"models.claude", "anthropic", "ANTHROPIC", defaultClaude},
+	} {
+		if !started[m.path] || listed["models"] {
+			continue
+		}
+		doc.set(m.path+".provider", m.provider, m.vars+"_API_KEY")
+		if doc.env(m.vars+"_BASE_URL") == "" { // another service has other models
+			doc.set(m.path+".model", m.model, m.vars+"_MODEL")
 		}
 	}
 }

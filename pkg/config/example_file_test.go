@@ -39,8 +39,8 @@ func TestExampleIsTheDefaults(t *testing.T) {
 }
 
 func TestExampleCanBeUncommented(t *testing.T) {
-	cfg := load(t, example(t, true), vars("TELEGRAM_BOT_TOKEN", "1:a", "DISCORD_BOT_TOKEN", "b", "OPENAI_API_KEY", "c"))
-	if cfg.Owners[0] != "telegram:12345" || cfg.Models["gpt"].APIKey != "c" || cfg.Models["local"].Timeout != 2*time.Minute {
+	cfg := load(t, example(t, true), vars("TELEGRAM_BOT_TOKEN", "1:a", "DISCORD_BOT_TOKEN", "b", "OPENAI_API_KEY", "c", "ANTHROPIC_API_KEY", "d"))
+	if cfg.Owners[0] != "telegram:12345" || cfg.Models["gpt"].APIKey != "c" || cfg.Models["claude"].APIKey != "d" || cfg.Models["local"].Timeout != 2*time.Minute {
 		t.Errorf("got %+v", cfg)
 	}
 	for name, kind := range map[string]string{"webchat": "webchat", "telegram": "telegram", "discord": "discord", "work": "telegram"} {

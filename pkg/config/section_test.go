@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -257,6 +258,37 @@ func TestEnvironmentAlone(t *testing.T) {
 	}
 	if cfg.DataDir != "/data" || cfg.Owners[0] != "telegram:12345" || cfg.Timezone != "UTC" || cfg.Log.Level != "debug" || cfg.Health.Listen != "127.0.0.1:8081" || cfg.Telemetry.OTLPEndpoint != "http://otel:4318" {
 		t.Errorf("the rest: %+v", cfg)
+	}
+}
+
+func TestModelsFromTheEnvironment(t *testing.T) {
+	for name, c := range map[string]struct {
+		env    []string
+		answer string // the model that does
+		want   []string
+	}{
+		"anthropic": {[]string{"ANTHROPIC_API_KEY", "sk-a"}, "claude", []string{"claude: anthropic " + defaultClaude}},
+		"both": {
+			[]string{"ANTHROPIC_API_KEY", "sk-a", "OPENAI_API_KEY", "sk-o", "ANTHROPIC_MODEL", "claude-x"},
+			"main",
+			[]string{"claude: anthropic claude-x", "main: openai " + defaultModel},
+		},
+		"another service": {[]string{"ANTHROPIC_BASE_URL", "http://127.0.0.1:1", "ANTHROPIC_MODEL", "m"}, "claude", []string{"claude: anthropic m"}},
+		"only a model":    {[]string{"ANTHROPIC_MODEL", "m"}, "main", []string{"main: offline "}},
+	} {
+		cfg, err := FromEnv(vars(c.env...))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for key, m := range cfg.Models {
+			got = append(got, key+": "+m.Provider+" "+m.Model)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, c.want) || cfg.Agent.Model != c.answer {
+			t.Errorf("%s: models %q, and %s answers; want %q and %s", name, got, cfg.Agent.Model, c.want, c.answer)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ const helpText = `I am the offline stand-in, not a language model. I understand:
 
 ` + howTo
 
-const howTo = "For a real model, name one under `models` in the configuration, or set OPENAI_API_KEY and start again."
+const howTo = "For a real model, name one under `models` in the configuration, or set OPENAI_API_KEY or ANTHROPIC_API_KEY and start again."
 
 const standIn = "I am the offline stand-in, not a language model, so I did not understand that. Say **help** to see what I can do. " + howTo
 
