@@ -87,7 +87,10 @@ var toolTypes = []func(a *app) tools.Tool{
 	func(a *app) tools.Tool { return builtin.NewRemindTool(a.gateway, a.zone, nil) },
 	func(a *app) tools.Tool { return builtin.NewReadFileTool(a.workspace) },
 	func(a *app) tools.Tool { return builtin.NewWriteFileTool(a.workspace) },
+	func(a *app) tools.Tool { return builtin.NewEditFileTool(a.workspace) },
+	func(a *app) tools.Tool { return builtin.NewAppendFileTool(a.workspace) },
 	func(a *app) tools.Tool { return builtin.NewListDirTool(a.workspace) },
+	func(a *app) tools.Tool { return builtin.NewSearchFilesTool(a.workspace) },
 	func(a *app) tools.Tool { return builtin.NewReadResultTool(a.agent.ReadResult) },
 }
 

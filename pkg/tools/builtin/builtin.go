@@ -1,5 +1,6 @@
 // Package builtin holds the tools the gateway comes with: message, spawn,
-// remind, read_file, write_file, list_dir and read_result, one file each.
+// remind, read_result and the file tools (read_file, write_file, edit_file,
+// append_file, list_dir, search_files), one file each.
 //
 // Every tool reads tools.CallFrom(ctx) to learn for whom it works and keeps no
 // state of a call, so one instance serves all conversations at once.

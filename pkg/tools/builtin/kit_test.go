@@ -3,6 +3,7 @@ package builtin_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,16 @@ func TestKit(t *testing.T) {
 	})
 	t.Run("write_file", func(t *testing.T) {
 		toolstest.Check(t, builtin.NewWriteFileTool(everywhere), ctx, secret, toolstest.Args(args{"path": "b/c.txt", "content": "x"}))
+	})
+	t.Run("edit_file", func(t *testing.T) {
+		d.put(t, "edited", strings.Repeat("x y\n", 50))
+		toolstest.Check(t, builtin.NewEditFileTool(everywhere), ctx, secret, toolstest.Args(args{"path": "edited", "old": "x", "new": "xx", "all": true}))
+	})
+	t.Run("append_file", func(t *testing.T) {
+		toolstest.Check(t, builtin.NewAppendFileTool(everywhere), ctx, secret, toolstest.Args(args{"path": "b/d.txt", "content": "x"}))
+	})
+	t.Run("search_files", func(t *testing.T) {
+		toolstest.Check(t, builtin.NewSearchFilesTool(everywhere), ctx, secret, toolstest.Args(args{"query": "two"}, args{"query": "t.o", "regexp": true, "glob": "*.txt"}))
 	})
 	t.Run("read_result", func(t *testing.T) {
 		tool := builtin.NewReadResultTool(func(_ context.Context, call tools.Call, id string, offset int) *tools.ToolResult {

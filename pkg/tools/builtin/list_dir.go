@@ -31,6 +31,9 @@ func (t *ListDirTool) Name() string { return "list_dir" }
 // Idempotent is true: looking changes nothing.
 func (t *ListDirTool) Idempotent() bool { return true }
 
+// ParallelSafe is true: looking changes nothing.
+func (t *ListDirTool) ParallelSafe(map[string]any) bool { return true }
+
 // Description tells the model when to use the tool.
 func (t *ListDirTool) Description() string {
 	return "List the files and folders of this conversation's workspace, or of a folder in it, with their sizes."

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,16 +20,42 @@ import (
 const maxRead = 256 << 10
 
 // ReadFileTool reads a text file of the workspace, whole or by lines.
-type ReadFileTool struct{ workspace Workspace }
+type ReadFileTool struct {
+	workspace  Workspace
+	extensions []string // nil: any
+	maxBytes   int64    // of a file; 0: any
+}
+
+// ReadFileOption changes what read_file reads.
+type ReadFileOption func(*ReadFileTool)
+
+// WithExtensions has read_file read only files whose names end in one of these,
+// for example ".txt", in capital or small letters; "" stands for names without an
+// extension. Without it what is text is read, whatever its name.
+func WithExtensions(extensions ...string) ReadFileOption {
+	return func(t *ReadFileTool) { t.extensions = extensions }
+}
+
+// WithMaxFileBytes has read_file read no file that is larger, not even in part.
+func WithMaxFileBytes(n int64) ReadFileOption { return func(t *ReadFileTool) { t.maxBytes = n } }
 
 // NewReadFileTool returns the read_file tool.
-func NewReadFileTool(workspace Workspace) *ReadFileTool { return &ReadFileTool{workspace: workspace} }
+func NewReadFileTool(workspace Workspace, options ...ReadFileOption) *ReadFileTool {
+	t := &ReadFileTool{workspace: workspace}
+	for _, o := range options {
+		o(t)
+	}
+	return t
+}
 
 // Name returns "read_file".
 func (t *ReadFileTool) Name() string { return "read_file" }
 
 // Idempotent is true: reading changes nothing.
 func (t *ReadFileTool) Idempotent() bool { return true }
+
+// ParallelSafe is true: reading changes nothing.
+func (t *ReadFileTool) ParallelSafe(map[string]any) bool { return true }
 
 // Description tells the model when to use the tool.
 func (t *ReadFileTool) Description() string {
@@ -52,6 +80,9 @@ func (t *ReadFileTool) Execute(ctx context.Context, args map[string]any) *tools.
 	if problem != nil {
 		return problem
 	}
+	if refusal := t.refused(p); refusal != nil {
+		return refusal
+	}
 	start, end := integer(args, "start_line"), integer(args, "end_line")
 	if start < 0 || end < 0 || end != 0 && end < start {
 		return tools.ErrorResult("start_line and end_line count from 1, and end_line is not before start_line.")
@@ -65,15 +96,12 @@ func (t *ReadFileTool) Execute(ctx context.Context, args map[string]any) *tools.
 		return noWorkspace(err)
 	}
 	defer func() { _ = root.Close() }() // nothing was written
-	// Asked before it is opened: opening a pipe would wait for its writer.
-	info, err := root.Stat(p)
+	info, problem := plainFile(root, p)
 	switch {
-	case err != nil:
-		return fileProblem(p, err)
-	case info.IsDir():
-		return tools.ErrorResult(fmt.Sprintf("%q is a folder: use list_dir.", p))
-	case !info.Mode().IsRegular():
-		return tools.ErrorResult(fmt.Sprintf("%q is not a plain file and is not read.", p))
+	case problem != nil:
+		return problem
+	case t.maxBytes > 0 && info.Size() > t.maxBytes:
+		return tools.ErrorResult(fmt.Sprintf("%q is too large to be read: %s, the most is %s.", p, size(info.Size()), size(t.maxBytes)))
 	case info.Size() == 0:
 		return tools.SilentResult(fmt.Sprintf("%q is empty.", p))
 	}
@@ -83,6 +111,19 @@ func (t *ReadFileTool) Execute(ctx context.Context, args map[string]any) *tools.
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	return readLines(ctx, f, p, max(start, 1), end)
+}
+
+// refused says why a name is not among those that are read.
+func (t *ReadFileTool) refused(p string) *tools.ToolResult {
+	ext := path.Ext(p)
+	if ext == path.Base(p) { // .profile has no extension
+		ext = ""
+	}
+	if t.extensions == nil || slices.ContainsFunc(t.extensions, func(e string) bool { return strings.EqualFold(e, ext) }) {
+		return nil
+	}
+	listed := slices.DeleteFunc(slices.Clone(t.extensions), func(e string) bool { return e == "" })
+	return tools.ErrorResult(fmt.Sprintf("%q is not read: only files with these extensions are: %s.", p, strings.Join(listed, ", ")))
 }
 
 // readLines returns the lines from start to end, both counted from 1 and

@@ -25,6 +25,9 @@ func (t *ReadResultTool) Name() string { return "read_result" }
 // Idempotent is true: reading changes nothing.
 func (t *ReadResultTool) Idempotent() bool { return true }
 
+// ParallelSafe is true: reading changes nothing.
+func (t *ReadResultTool) ParallelSafe(map[string]any) bool { return true }
+
 // Description tells the model when to use the tool.
 func (t *ReadResultTool) Description() string {
 	return "Read more of an earlier tool result that was too long to be shown whole. " +

@@ -94,6 +94,21 @@ func deviceNumber(s string) bool {
 	return len([]rune(s)) == 1 && strings.ContainsAny(s, "123456789¹²³")
 }
 
+// plainFile describes a file that can be opened without waiting for anybody, or
+// says why it cannot: opening a pipe would wait for its other end.
+func plainFile(root *os.Root, p string) (os.FileInfo, *tools.ToolResult) {
+	info, err := root.Stat(p)
+	switch {
+	case err != nil:
+		return nil, fileProblem(p, err)
+	case info.IsDir():
+		return nil, tools.ErrorResult(fmt.Sprintf("%q is a folder: name a file in it. list_dir shows what there is.", p))
+	case !info.Mode().IsRegular():
+		return nil, tools.ErrorResult(fmt.Sprintf("%q is not a plain file and is not touched.", p))
+	}
+	return info, nil
+}
+
 // fileProblem turns an error of os.Root into a sentence. The error itself may
 // name a path of the machine and goes to the log only.
 func fileProblem(p string, err error) *tools.ToolResult {

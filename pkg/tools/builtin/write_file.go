@@ -70,15 +70,15 @@ func (t *WriteFileTool) Execute(ctx context.Context, args map[string]any) *tools
 	if info, err := root.Lstat(p); err == nil && info.IsDir() {
 		return tools.ErrorResult(fmt.Sprintf("%q is a folder: choose another name.", p))
 	}
-	if err := writeWhole(root, p, content); err != nil {
+	if err := writeWhole(root, p, content, 0o600, nil); err != nil {
 		return fileProblem(p, err)
 	}
 	return tools.SilentResult(fmt.Sprintf("%q is written, %d bytes.", p, len(content)))
 }
 
 // writeWhole writes beside the file and renames, so that a crash leaves no
-// half of it.
-func writeWhole(root *os.Root, p, content string) error {
+// half of it. ready, unless nil, has the last word before that.
+func writeWhole(root *os.Root, p, content string, mode os.FileMode, ready func() error) error {
 	dir := path.Dir(p)
 	if err := root.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("builtin: make folders: %w", err)
@@ -89,10 +89,17 @@ func writeWhole(root *os.Root, p, content string) error {
 		return fmt.Errorf("builtin: create: %w", err)
 	}
 	_, err = f.WriteString(content)
+	if err == nil && mode != 0o600 {
+		err = f.Chmod(mode)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err == nil {
+	err = errors.Join(err, f.Close())
+	if err == nil && ready != nil {
+		err = ready()
+	}
+	if err == nil {
 		err = root.Rename(temp, p)
 	}
 	if err != nil {
