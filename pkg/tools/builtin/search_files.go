@@ -149,22 +149,15 @@ func (s *search) visit(ctx context.Context, name string, d fs.DirEntry, err erro
 		return fs.SkipAll
 	}
 	if err != nil {
-		if name == "." || s.files == 1 {
-			return err
-		}
-		s.unread++
-		return nil
+		return s.unreadable(err)
 	}
 	if !d.Type().IsRegular() || !s.wanted(name) {
 		return nil
 	}
 	info, err := d.Info()
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // gone meanwhile
-		return nil
 	case err != nil:
-		s.unread++
-		return nil
+		return s.unreadable(err)
 	case info.Size() > maxEdit:
 		s.large++
 		return nil
@@ -174,11 +167,20 @@ func (s *search) visit(ctx context.Context, name string, d fs.DirEntry, err erro
 	}
 	s.left -= info.Size()
 	if err := s.file(ctx, name); err != nil {
-		s.unread++
+		return s.unreadable(err)
 	}
 	if s.full {
 		return fs.SkipAll
 	}
+	return nil
+}
+
+// unreadable passes over an entry, unless it is the very one that was named.
+func (s *search) unreadable(err error) error {
+	if s.files == 1 {
+		return err
+	}
+	s.unread++
 	return nil
 }
 
