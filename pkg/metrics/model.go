@@ -44,12 +44,18 @@ func (w *model) ChatStream(ctx context.Context, messages []providers.Message, to
 }
 
 func (w *model) spent(u *providers.Usage) {
-	for kind, n := range map[string]int{
-		"prompt": u.PromptTokens, "completion": u.CompletionTokens,
-		"cache_read": u.CacheReadTokens, "cache_write": u.CacheWriteTokens, "reasoning": u.ReasoningTokens,
+	for _, part := range [...]struct {
+		kind string
+		n    int
+	}{
+		{"prompt", u.PromptTokens},
+		{"completion", u.CompletionTokens},
+		{"cache_read", u.CacheReadTokens},
+		{"cache_write", u.CacheWriteTokens},
+		{"reasoning", u.ReasoningTokens},
 	} {
-		if n > 0 {
-			w.m.tokens.WithLabelValues(w.name, kind).Add(float64(n))
+		if part.n > 0 {
+			w.m.tokens.WithLabelValues(w.name, part.kind).Add(float64(part.n))
 		}
 	}
 }
