@@ -99,7 +99,8 @@ type Turn struct {
 
 // Outcome is what a turn came to.
 type Outcome struct {
-	// Answer is the final text, Markdown; "" if the model had nothing to add.
+	// Answer is the final text, Markdown; "" if the model had nothing to add. With
+	// an error it is what was shown of it, if anything was.
 	Answer string
 	// History is what the turn adds to the conversation, valid also when the
 	// turn failed or was cut short.
@@ -172,7 +173,7 @@ func (a *Agent) Run(ctx context.Context, t Turn) (out Outcome, err error) {
 		}
 	}
 	if err != nil {
-		add(providers.Message{Role: providers.RoleAssistant, Content: noAnswer(ctx, err)})
+		add(providers.Message{Role: providers.RoleAssistant, Content: strings.TrimSpace(out.Answer + "\n" + noAnswer(ctx, err))})
 		err = fmt.Errorf("agent: %w", err)
 	}
 	if summary != nil {

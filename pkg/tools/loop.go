@@ -42,7 +42,8 @@ type ToolLoopConfig struct {
 	// Stream is given each reply in pieces while it is made, on the loop's
 	// goroutine, if the provider is a providers.Streamer, and otherwise in one
 	// piece. Pieces are for showing: an EventModelStart begins a new reply, whose
-	// text may turn out to come before calls. nil: whole replies only.
+	// text may turn out to come before calls. Of a reply that breaks off, what was
+	// told of it is the Content of the result. nil: whole replies only.
 	Stream func(providers.Delta)
 	// Parallel is how many calls of one reply may run together at most, where
 	// neighbours are ParallelSafe: 0 is 4, 1 is none.

@@ -70,6 +70,12 @@ func RunToolLoop(ctx context.Context, config ToolLoopConfig, messages []provider
 	for i := range l.wire {
 		l.wire[i] = wireForm(l.wire, i)
 	}
+	if config.Stream != nil {
+		l.tell = func(d providers.Delta) {
+			l.told.WriteString(d.Text)
+			config.Stream(d)
+		}
+	}
 	if config.LoopGuard {
 		l.guard = &guard{}
 		if config.Rounds > 0 {
@@ -96,12 +102,14 @@ type loop struct {
 	request         string              // the fingerprint of what it was sent last
 	tools           *ToolRegistry       // what it was offered last
 	res             *ToolLoopResult
-	last            string              // what the final request asks for, "" for none
-	spent           providers.Usage     // on empty replies of the round that goes on
-	guard           *guard              // nil: none
-	steps           []Step              // for StopWhen
-	waiting         []providers.Message // from Inject, not yet part of the conversation
-	schema          *jsonschema.Schema  // of OutputSchema, nil: none
+	tell            func(providers.Delta) // nil: nobody listens
+	told            strings.Builder       // of the reply that is being made
+	last            string                // what the final request asks for, "" for none
+	spent           providers.Usage       // on empty replies of the round that goes on
+	guard           *guard                // nil: none
+	steps           []Step                // for StopWhen
+	waiting         []providers.Message   // from Inject, not yet part of the conversation
+	schema          *jsonschema.Schema    // of OutputSchema, nil: none
 
 	empty, cut int  // how often in a row
 	pauses     int  // how often
@@ -142,7 +150,9 @@ func (l *loop) run(ctx context.Context, pending []providers.ToolCall) error {
 	if l.circles(err) {
 		return nil
 	}
-	l.res.Content = r.message.Content
+	if err == nil {
+		l.res.Content = r.message.Content
+	}
 	return err
 }
 
@@ -310,6 +320,7 @@ func (l *loop) chat(ctx context.Context, round int, final bool) (*providers.LLMR
 	}
 	l.tools = req.Tools
 	l.event(Event{Kind: EventModelStart, Round: round})
+	l.told.Reset()
 	began := time.Now()
 	resp, err := l.send(ctx, &req)
 	usage := l.count(&req, resp, err)
@@ -320,6 +331,7 @@ func (l *loop) chat(ctx context.Context, round int, final bool) (*providers.LLMR
 	if err == nil {
 		return resp, usage, nil
 	}
+	l.res.Content = l.told.String()
 	if ctx.Err() != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ended(ctx, round), err)
 	}
@@ -350,7 +362,7 @@ func (l *loop) send(ctx context.Context, req *Request) (resp *providers.LLMRespo
 		}
 		l.request = providers.Fingerprint(req.Messages, digest, req.Model, req.Options)
 	}
-	resp, err = providers.Stream(ctx, l.cfg.Provider, req.Messages, slices.Clip(offered.defs), req.Model, req.Options, l.cfg.Stream)
+	resp, err = providers.Stream(ctx, l.cfg.Provider, req.Messages, slices.Clip(offered.defs), req.Model, req.Options, l.tell)
 	if err == nil && resp == nil {
 		err = errors.New("the provider returned neither a reply nor an error")
 	}

@@ -81,7 +81,7 @@ func TestFieldStreaming(t *testing.T) {
 	// Once a text has been shown a failed reply is not asked for again.
 	p := &streaming{script: &script{replies: []providers.LLMResponse{answering("one two three")}}, failAfter: 2}
 	config.FinalAnswer = true
-	if res, err = run(p); !errors.Is(err, errBroken) || len(p.asked) != 1 || res.StopReason != tools.StopError || len(res.Messages) != 0 {
+	if res, err = run(p); !errors.Is(err, errBroken) || len(p.asked) != 1 || res.StopReason != tools.StopError || len(res.Messages) != 0 || res.Content != "onetwo" {
 		t.Errorf("%d requests, %+v, %v", len(p.asked), res, err)
 	}
 
@@ -95,7 +95,7 @@ func TestFieldStreaming(t *testing.T) {
 	}}
 	config.Provider = p
 	res, err = tools.RunToolLoop(ctx, config, user("hi"), "test", "1")
-	if !errors.Is(err, why) || res.StopReason != tools.StopCancelled || len(res.Messages) != 2 {
+	if !errors.Is(err, why) || res.StopReason != tools.StopCancelled || len(res.Messages) != 2 || res.Content != "all" {
 		t.Errorf("%+v, %v", res, err)
 	}
 	checkHistory(t, res.Messages)
