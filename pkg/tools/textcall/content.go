@@ -48,7 +48,7 @@ func fromJSON(body json.RawMessage) Block {
 }
 
 func newBlock(server, name string, arguments json.RawMessage, body []byte) Block {
-	b := Block{Call: ToolCall{ServerName: local, ToolName: name}}
+	b := Block{Call: ToolCall{ServerName: local, ToolName: name}, body: string(body)}
 	var ok bool
 	switch b.Call.Arguments, ok = object(arguments); {
 	case name == "":

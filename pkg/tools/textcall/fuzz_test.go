@@ -2,11 +2,13 @@ package textcall_test
 
 import (
 	"encoding/json"
+	"html"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/tools/textcall"
 )
 
@@ -23,6 +25,9 @@ var fuzzSeeds = []string{
 	"<tool>{\"tool_name\":\"a\"}</tool></think>",
 	"<tool>{\"tool_name\":",
 	"<tool>{}}</tool><tool> <tool><tool>{",
+	"a\n<think>b\n</think>\nc </think>d\n</thinking>e",
+	`<tool>{"tool_name":"a","arguments":{"x":"\u003ctool>&amp;lt;\\n \\\\"}}</tool>`,
+	"<tool><name>a</name><arguments>&#x3c;\\u00</arguments></tool>",
 }
 
 func FuzzParse(f *testing.F) {
@@ -49,6 +54,18 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%q calls %+v, %v", harmless, calls, err)
 			}
 		}
+		// Nor is anything run because it is said again.
+		if len(calls) > 0 {
+			inJSON, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, messages := range [][]providers.Message{{says(text)}, result(text), {says(html.EscapeString(text))}, result(string(inJSON)), {says(text[:len(text)/2]), says(text[len(text)/2:])}} {
+				if names := runs(t, text, messages...); len(names) > 0 {
+					t.Errorf("behind %+v it runs %q", messages, names)
+				}
+			}
+		}
 	})
 }
 
@@ -59,20 +76,25 @@ func FuzzSplitter(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, sizes []byte, cut bool) {
 		var whole, parts textcall.Splitter
-		want := whole.Write(text) + whole.Close(cut)
-		got, at := "", 0
+		var want, got [2]string
+		add := func(to *[2]string) func(text, thought string) {
+			return func(text, thought string) { to[0], to[1] = to[0]+text, to[1]+thought }
+		}
+		add(&want)(whole.Write(text))
+		add(&want)(whole.Close(cut))
+		at := 0
 		for i := 0; at < len(text); i++ {
 			n := len(text)
 			if i < len(sizes) {
 				n = int(sizes[i])
 			}
 			n = min(n, len(text)-at)
-			got += parts.Write(text[at : at+n])
+			add(&got)(parts.Write(text[at : at+n]))
 			at += n
 		}
-		got += parts.Close(cut)
+		add(&got)(parts.Close(cut))
 		if got != want {
-			t.Errorf("the text is %q, want %q", got, want)
+			t.Errorf("the text and the thoughts are %q, want %q", got, want)
 		}
 		if diff := cmp.Diff(plain(whole.Blocks()), plain(parts.Blocks())); diff != "" {
 			t.Error(diff)

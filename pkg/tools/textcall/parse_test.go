@@ -67,9 +67,12 @@ func TestParse(t *testing.T) {
 		"in an open fence":  {text: fence + "\n<tool>{\"tool_name\":\"a\"}</tool>", rest: fence + "\n<tool>{\"tool_name\":\"a\"}</tool>"},
 		"in inline code":    {text: "Write `<tool>{\"tool_name\":\"a\"}</tool>` or ``x <tool>{\"tool_name\":\"a\"}</tool>``", rest: "Write `<tool>{\"tool_name\":\"a\"}</tool>` or ``x <tool>{\"tool_name\":\"a\"}</tool>``"},
 		"behind inline":     {text: "Use `x`: <tool>{\"tool_name\":\"a\"}</tool>", want: []textcall.ToolCall{call("a", "{}")}, rest: "Use `x`:"},
-		"in thoughts":       {text: "<think>I could <tool>{\"tool_name\":\"a\"}</tool></think><tool>{\"tool_name\":\"b\"}</tool>", want: []textcall.ToolCall{call("b", "{}")}, rest: "<think>I could <tool>{\"tool_name\":\"a\"}</tool></think>"},
-		"in open thoughts":  {text: "<thinking><tool>{\"tool_name\":\"a\"}</tool></think>", rest: "<thinking><tool>{\"tool_name\":\"a\"}</tool></think>"},
-		"in early thoughts": {text: "<tool>{\"tool_name\":\"a\"}</tool></think> Done.", rest: "</think> Done."},
+		"in thoughts":       {text: "<think>I could <tool>{\"tool_name\":\"a\"}</tool></think><tool>{\"tool_name\":\"b\"}</tool>", want: []textcall.ToolCall{call("b", "{}")}},
+		"around thoughts":   {text: "First.\n<think>Hm.</think>\nThen.", rest: "First.\n\nThen."},
+		"about thoughts":    {text: "The <think> tag: <tool>{\"tool_name\":\"a\"}</tool></think> so", rest: "The <think> tag: <tool>{\"tool_name\":\"a\"}</tool></think> so"},
+		"in open thoughts":  {text: "<thinking><tool>{\"tool_name\":\"a\"}</tool></think>"},
+		"in early thoughts": {text: "I could\n<tool>{\"tool_name\":\"a\"}</tool>\n</think>\n\nDone.", rest: "Done."},
+		"a tag in a line":   {text: "<tool>{\"tool_name\":\"a\"}</tool></think> Done.", rest: "</think> Done."},
 		"repeated words":    {text: "You wrote &lt;tool>{\"tool_name\":\"a\"}&lt;/tool>.", rest: "You wrote &lt;tool>{\"tool_name\":\"a\"}&lt;/tool>."},
 		"other case":        {text: "<TOOL>{\"tool_name\":\"a\"}</TOOL>", rest: "<TOOL>{\"tool_name\":\"a\"}</TOOL>"},
 	} {
@@ -95,16 +98,20 @@ func TestParse(t *testing.T) {
 func inChunks(t *testing.T, text string, n int, cut bool) {
 	t.Helper()
 	var whole, parts textcall.Splitter
-	want := whole.Write(text) + whole.Close(cut)
-	got := ""
+	var want, got [2]string
+	add := func(to *[2]string) func(text, thought string) {
+		return func(text, thought string) { to[0], to[1] = to[0]+text, to[1]+thought }
+	}
+	add(&want)(whole.Write(text))
+	add(&want)(whole.Close(cut))
 	for rest := text; rest != ""; {
 		k := min(n, len(rest))
-		got += parts.Write(rest[:k])
+		add(&got)(parts.Write(rest[:k]))
 		rest = rest[k:]
 	}
-	got += parts.Close(cut)
+	add(&got)(parts.Close(cut))
 	if got != want {
-		t.Errorf("in chunks of %d the text is %q, want %q", n, got, want)
+		t.Errorf("in chunks of %d the text and the thoughts are %q, want %q", n, got, want)
 	}
 	if diff := cmp.Diff(plain(whole.Blocks()), plain(parts.Blocks())); diff != "" {
 		t.Errorf("in chunks of %d: %s", n, diff)
@@ -141,14 +148,22 @@ func TestSplitterHoldsBackWhatMayBeABlock(t *testing.T) {
 		{"`\n<tool>{}</tool>\n``", "```\n<tool>{}</tool>\n"},
 		{"`", ""},
 		{"\n", "```\n"},
-		{"end", "end"},
+		{"<th", ""},
+		{"ink>is <tool>{} </thin", "(is <tool>{} )"},
+		{"g></think>end", "end(</thing>)"},
+		{"</th", ""},
+		{"is", "</this"},
 	} {
-		if got := s.Write(step.chunk); got != step.want {
+		got, thought := s.Write(step.chunk)
+		if thought != "" {
+			got += "(" + thought + ")"
+		}
+		if got != step.want {
 			t.Errorf("behind %q the text is %q, want %q", step.chunk, got, step.want)
 		}
 	}
-	if got := s.Close(false); got != "" {
-		t.Errorf("at the end there is %q", got)
+	if text, thought := s.Close(false); text != "" || thought != "" {
+		t.Errorf("at the end there is %q, %q", text, thought)
 	}
 	if got := plain(s.Blocks()); !cmp.Equal(got, []string{`local a {"x":"</tool>"}`}) {
 		t.Errorf("the blocks are %q", got)
@@ -158,8 +173,9 @@ func TestSplitterHoldsBackWhatMayBeABlock(t *testing.T) {
 func TestSplitterTakesNoPartOfACutReply(t *testing.T) {
 	for _, text := range []string{`<tool>{"tool_name":"a"}`, `<tool>{"tool_name":"a"}</too`, `<tool>{"tool_na`, `<tool>  `, `<tool><tool_n`} {
 		var s textcall.Splitter
-		if rest := s.Write(text) + s.Close(true); rest != "" {
-			t.Errorf("%s leaves %q", text, rest)
+		first, _ := s.Write(text)
+		if last, _ := s.Close(true); first+last != "" {
+			t.Errorf("%s leaves %q", text, first+last)
 		}
 		if b := s.Blocks(); len(b) != 1 || b[0].Err == nil {
 			t.Errorf("%s gives %q", text, plain(b))

@@ -5,13 +5,19 @@ import (
 	"strings"
 )
 
-// Splitter separates the calls from the text of a reply while it arrives. The
-// zero value is ready; it serves one reply and one goroutine. However the reply
-// is cut into chunks, the outcome is the same.
+// Splitter separates the calls and the thoughts from the text of a reply while
+// it arrives. The zero value is ready; it serves one reply and one goroutine.
+// However the reply is cut into chunks, the outcome is the same.
+//
+// Thoughts are what stands between <think> or <thinking>, where a line begins,
+// and the tag that closes it, or the end of the reply. Behind such a tag within a
+// line nothing is a call either, but it is text: somebody writes about the tag.
 type Splitter struct {
-	buf    []byte // what nothing can be said about yet
-	mode   mode
-	blocks []Block
+	buf     []byte // what nothing can be said about yet
+	mode    mode
+	blocks  []Block
+	text    strings.Builder // what this Write or Close returns
+	thought strings.Builder
 
 	midLine bool   // the line can no longer begin or end a fence
 	indent  int    // spaces at its beginning
@@ -19,6 +25,9 @@ type Splitter struct {
 	last    byte   // the last byte of text
 	fence   []byte // in a fence: the marks it began with
 	closer  string // in thoughts and blocks: the tag that ends them
+	hidden  bool   // the thoughts are no text
+	said    int    // bytes of text so far
+	from    int    // before these it was all thoughts
 
 	block scan
 }
@@ -27,6 +36,8 @@ type Splitter struct {
 type Block struct {
 	Call ToolCall // with Err it has no more than the name, if there was one
 	Err  error
+
+	body string // of a call: the block as it was written
 }
 
 type mode int
@@ -53,36 +64,43 @@ var tags = []struct {
 	{"</thinking>", "", inText},
 }
 
-// Write takes the next chunk and returns the text that is certain by now. What
-// might be the beginning of a block is held back.
-func (s *Splitter) Write(chunk string) string {
+// Write takes the next chunk and returns what of the text, and of the thoughts,
+// is certain by now. What might be the beginning of a block is held back.
+func (s *Splitter) Write(chunk string) (text, thought string) {
 	s.buf = append(s.buf, chunk...)
 	return s.advance(false, false)
 }
 
-// Close ends the reply and returns the text that was held back. cut says that
-// the reply is not whole, because it was too long or withheld; a block that is
-// not closed is then no call. Without that it is one if it is complete but for
-// its closing tag.
-func (s *Splitter) Close(cut bool) string { return s.advance(true, cut) }
+// Close ends the reply and returns what was held back. cut says that the reply
+// is not whole, because it was too long or withheld; a block that is not closed
+// is then no call. Without that it is one if it is complete but for its closing
+// tag.
+func (s *Splitter) Close(cut bool) (text, thought string) { return s.advance(true, cut) }
 
 // Blocks returns the blocks found so far, in order. They are final after Close:
 // a reply may turn out to have been a thought.
 func (s *Splitter) Blocks() []Block { return s.blocks }
 
-func (s *Splitter) advance(final, cut bool) string {
-	var out strings.Builder
+// split takes a whole reply apart.
+func split(reply string, cut bool) (rest string, blocks []Block) {
+	var s Splitter
+	first, _ := s.Write(reply)
+	last, _ := s.Close(cut)
+	return (first + last)[s.from:], s.blocks
+}
+
+func (s *Splitter) advance(final, cut bool) (text, thought string) {
 	for len(s.buf) > 0 || final && s.mode == inBlock {
 		var moved bool
 		switch s.mode {
 		case inText:
-			moved = s.text(&out, final)
+			moved = s.inText(final)
 		case inFence:
-			moved = s.fenced(&out, final)
+			moved = s.fenced(final)
 		case inThought:
-			moved = s.thought(&out, final)
+			moved = s.inThought(final)
 		case inBlock:
-			moved = s.inBlock(&out, final, cut)
+			moved = s.inBlock(final, cut)
 		case inVain:
 			s.buf = nil
 		}
@@ -90,11 +108,15 @@ func (s *Splitter) advance(final, cut bool) string {
 			break
 		}
 	}
-	return out.String()
+	text, thought = s.text.String(), s.thought.String()
+	s.said += len(text)
+	s.text.Reset()
+	s.thought.Reset()
+	return text, thought
 }
 
 // emit moves the next n bytes to the text.
-func (s *Splitter) emit(out *strings.Builder, n int) {
+func (s *Splitter) emit(n int) {
 	for _, b := range s.buf[:n] {
 		switch b {
 		case '\n':
@@ -108,13 +130,13 @@ func (s *Splitter) emit(out *strings.Builder, n int) {
 		}
 		s.last = b
 	}
-	out.Write(s.buf[:n])
+	s.text.Write(s.buf[:n])
 	s.buf = s.buf[n:]
 }
 
-// text goes on to the next tag or fence. Like its sisters it reports whether
+// inText goes on to the next tag or fence. Like its sisters it reports whether
 // there is anything left to do with what is there.
-func (s *Splitter) text(out *strings.Builder, final bool) bool {
+func (s *Splitter) inText(final bool) bool {
 	if !s.midLine {
 		marks, certain := fenceMarks(s.buf)
 		if !certain && !final {
@@ -122,25 +144,25 @@ func (s *Splitter) text(out *strings.Builder, final bool) bool {
 		}
 		if len(marks) >= 3 {
 			s.mode, s.fence = inFence, bytes.Clone(marks)
-			s.emit(out, bytes.Index(s.buf, marks)+len(marks))
+			s.emit(bytes.Index(s.buf, marks) + len(marks))
 			return true
 		}
 	}
 	switch i := bytes.IndexAny(s.buf, "<\n"); {
 	case i < 0:
-		s.emit(out, len(s.buf))
+		s.emit(len(s.buf))
 		return true
 	case s.buf[i] == '\n':
-		s.emit(out, i+1)
+		s.emit(i + 1)
 		return true
 	default:
-		s.emit(out, i)
-		return s.tag(out, final)
+		s.emit(i)
+		return s.tag(final)
 	}
 }
 
 // tag looks at what begins with "<".
-func (s *Splitter) tag(out *strings.Builder, final bool) bool {
+func (s *Splitter) tag(final bool) bool {
 	for _, t := range tags {
 		if s.code {
 			break
@@ -148,24 +170,33 @@ func (s *Splitter) tag(out *strings.Builder, final bool) bool {
 		if !final && len(s.buf) < len(t.open) && strings.HasPrefix(t.open, string(s.buf)) {
 			return false
 		}
-		if !bytes.HasPrefix(s.buf, []byte(t.open)) {
-			continue
+		if bytes.HasPrefix(s.buf, []byte(t.open)) {
+			s.enter(t.open, t.closer, t.mode)
+			return true
 		}
-		s.mode, s.closer = t.mode, t.closer
-		switch t.mode {
-		case inBlock:
-			s.buf = s.buf[len(t.open):]
-			s.block = scan{open: t.open, closer: []byte(t.closer)}
-		case inText: // its beginning was in the prompt
-			s.blocks = nil
-			fallthrough
-		default:
-			s.emit(out, len(t.open))
-		}
-		return true
 	}
-	s.emit(out, 1)
+	s.emit(1)
 	return true
+}
+
+// enter goes behind a tag that leads somewhere.
+func (s *Splitter) enter(open, closer string, to mode) {
+	s.mode, s.closer, s.hidden = to, closer, to == inBlock || !s.midLine
+	switch to {
+	case inBlock:
+		s.block = scan{open: open, closer: []byte(closer)}
+	case inText: // it began in the prompt
+		s.blocks = nil
+		if s.hidden {
+			s.from = s.said + s.text.Len()
+		}
+	case inFence, inThought, inVain:
+	}
+	if s.hidden {
+		s.buf = s.buf[len(open):]
+	} else {
+		s.emit(len(open))
+	}
 }
 
 // maxIndent is how many spaces a fence may stand behind.
@@ -189,7 +220,7 @@ func fenceMarks(line []byte) (marks []byte, certain bool) {
 }
 
 // fenced goes on to the end of a line, or of the code block.
-func (s *Splitter) fenced(out *strings.Builder, final bool) bool {
+func (s *Splitter) fenced(final bool) bool {
 	line, _, whole := bytes.Cut(s.buf, []byte("\n"))
 	if !s.midLine {
 		marks, certain := fenceMarks(line)
@@ -203,17 +234,22 @@ func (s *Splitter) fenced(out *strings.Builder, final bool) bool {
 		}
 	}
 	if whole {
-		s.emit(out, len(line)+1)
+		s.emit(len(line) + 1)
 	} else {
-		s.emit(out, len(line))
+		s.emit(len(line))
 	}
 	return true
 }
 
-// thought goes on to the end of the model's thoughts.
-func (s *Splitter) thought(out *strings.Builder, final bool) bool {
+// inThought goes on to the end of the model's thoughts.
+func (s *Splitter) inThought(final bool) bool {
 	if i := bytes.Index(s.buf, []byte(s.closer)); i >= 0 {
-		s.emit(out, i+len(s.closer))
+		s.think(i)
+		if s.hidden {
+			s.buf = s.buf[len(s.closer):]
+		} else {
+			s.emit(len(s.closer))
+		}
 		s.mode, s.midLine, s.code, s.indent = inText, false, false, 0
 		return true
 	}
@@ -224,12 +260,23 @@ func (s *Splitter) thought(out *strings.Builder, final bool) bool {
 			break
 		}
 	}
-	s.emit(out, len(s.buf)-keep)
+	s.think(len(s.buf) - keep)
 	return false
 }
 
+// think moves the next n bytes to the thoughts, or to the text if they only seem
+// to be such.
+func (s *Splitter) think(n int) {
+	if !s.hidden {
+		s.emit(n)
+		return
+	}
+	s.thought.Write(s.buf[:n])
+	s.buf = s.buf[n:]
+}
+
 // inBlock looks for the end of a block.
-func (s *Splitter) inBlock(out *strings.Builder, final, cut bool) bool {
+func (s *Splitter) inBlock(final, cut bool) bool {
 	end, verdict := s.block.find(s.buf, final, cut)
 	switch verdict {
 	case undecided:
@@ -237,7 +284,7 @@ func (s *Splitter) inBlock(out *strings.Builder, final, cut bool) bool {
 	case noBlock: // the tag is text, and so is what stands behind it
 		s.buf = append([]byte(s.block.open), s.buf...)
 		s.mode = inText
-		s.emit(out, len(s.block.open))
+		s.emit(len(s.block.open))
 		return true
 	case hopeless:
 		s.mode = inVain

@@ -10,8 +10,16 @@
 // models that need it: where native calls are to be had, text is just text.
 //
 // What is no call: a block in a code fence or in inline code, in a model's
-// thoughts (<think>), and in the words of people and tools, whose tags are made
-// harmless before the model sees them, so that it can repeat them unharmed.
+// thoughts (<think>), and in the words of people and tools. Their tags are made
+// harmless before the model sees them, so that it can repeat what it reads. And
+// a model that restores a tag when it repeats a block is told that nothing is run
+// which was copied: a block of its own that stands in a message of a person or in
+// a tool's result, whatever its spaces, case, quotes, entities, invisible
+// characters or marks of quotation there, is never run.
+//
+// No form of text can do more. A model that is talked into writing a call of its
+// own, in other words or out of parts, has made that call, as with native calls;
+// what it may do then is a matter of the tools and the rights it is given.
 package textcall
 
 import (
@@ -27,14 +35,13 @@ type ToolCall struct {
 }
 
 // Parse finds the calls in a model's whole reply, in order. rest is the text
-// without them, and without the space around it. err joins what is wrong with
+// without them and without thoughts, and without the space around it. err joins what is wrong with
 // the blocks that are no proper calls; calls has the others, and rest none of
 // them. For a reply that was cut off use a Splitter, which can be told so.
 func Parse(text string) (calls []ToolCall, rest string, err error) {
-	var s Splitter
-	rest = s.Write(text) + s.Close(false)
+	rest, blocks := split(text, false)
 	var errs []error
-	for _, b := range s.Blocks() {
+	for _, b := range blocks {
 		if b.Err != nil {
 			errs = append(errs, b.Err)
 			continue

@@ -18,7 +18,7 @@ func Prompt(tools []providers.ToolDefinition) string {
 	b.WriteString(promptHead)
 	for i := range tools {
 		f := &tools[i].Function
-		b.WriteString("\n\n## " + f.Name + "\n" + harmless(f.Description) + "\nArguments, as a JSON Schema: " + harmless(compact(f.Parameters)))
+		b.WriteString("\n\n## " + harmless(f.Name) + "\n" + harmless(f.Description) + "\nArguments, as a JSON Schema: " + harmless(compact(f.Parameters)))
 	}
 	return b.String()
 }
