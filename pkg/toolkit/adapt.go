@@ -10,7 +10,8 @@ import (
 )
 
 // Adapt makes a tool of this package one of package tools, for a registry of
-// that package or for its decorators.
+// that package or for its decorators. What the tool says of itself by the
+// methods Idempotent and ParallelSafe of that package's tools counts there.
 func Adapt(t Tool) tools.Tool { return &adapted{t} }
 
 type adapted struct{ tool Tool }
@@ -27,6 +28,20 @@ func (a *adapted) Execute(ctx context.Context, args map[string]interface{}) *too
 	outcome.Success = false
 	outcome.Error = cmp.Or(outcome.Error, err.Error())
 	return fromFailure(outcome, err)
+}
+
+// Idempotent and ParallelSafe are the tool's own, if it has them; see
+// tools.IdempotentTool and tools.ParallelSafe.
+func (a *adapted) Idempotent() bool {
+	t, ok := a.tool.(interface{ Idempotent() bool })
+	return ok && t.Idempotent()
+}
+
+func (a *adapted) ParallelSafe(args map[string]interface{}) bool {
+	t, ok := a.tool.(interface {
+		ParallelSafe(args map[string]interface{}) bool
+	})
+	return ok && t.ParallelSafe(args)
 }
 
 // viaRegistry is the way back: a tool of package tools, run by its registry, so

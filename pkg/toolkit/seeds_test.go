@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	tools "github.com/dragoman-chat/dragoman/pkg/toolkit"
+	coretools "github.com/dragoman-chat/dragoman/pkg/tools"
+	"github.com/dragoman-chat/dragoman/pkg/tools/sandbox"
 )
 
 // The examples of the API reference, each made into a program, under the name
@@ -59,6 +62,9 @@ func inWorkspace(t *testing.T, files map[string]string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -90,17 +96,30 @@ func TestSeedDataTypes(t *testing.T) {
 	}
 }
 
-func TestSeedUsage(t *testing.T) {
-	inWorkspace(t, map[string]string{"config.json": "{}\n"})
+// builtinTools is a registry with the built-in tools, execute_bash among them.
+func builtinTools(t *testing.T) *tools.Registry {
+	t.Helper()
 	registry := tools.NewRegistry()
 	if err := registry.RegisterBuiltinTools(); err != nil {
 		t.Fatal(err)
 	}
+	if _, ok := registry.Get("execute_bash"); !ok {
+		if os.Getenv("DRAGOMAN_NEED_SANDBOX") != "" {
+			t.Fatal("there is no execute_bash, so no wall holds here")
+		}
+		t.Skip("there is no execute_bash, since commands cannot be confined here")
+	}
+	return registry
+}
+
+func TestSeedUsage(t *testing.T) {
+	inWorkspace(t, map[string]string{"config.json": "{}\n"})
+	registry := builtinTools(t)
 
 	req := tools.ToolRequest{
-		Name: "read_file",
+		Name: "execute_bash",
 		Parameters: map[string]interface{}{
-			"path": "config.json",
+			"command": "ls -la",
 		},
 	}
 
@@ -108,7 +127,7 @@ func TestSeedUsage(t *testing.T) {
 	if !result.Success || err != nil {
 		t.Fatalf("got %+v, %v", result, err)
 	}
-	if out := fmt.Sprintf("Output: %s", result.Content); out != "Output: {}\n" {
+	if out := fmt.Sprintf("Output: %s", result.Content); !strings.Contains(out, "config.json") || !strings.Contains(out, "total") {
 		t.Errorf("printed %q", out)
 	}
 	if err := registry.RegisterBuiltinTools(); err == nil {
@@ -116,24 +135,95 @@ func TestSeedUsage(t *testing.T) {
 	}
 }
 
-func TestSeedBatchExecution(t *testing.T) {
-	inWorkspace(t, map[string]string{"config.json": "{}", "b.txt": "two"})
-	registry, ctx := tools.NewRegistry(), t.Context()
-	if err := registry.RegisterBuiltinTools(); err != nil {
+// Pipes work, and a command is confined to the directory.
+func TestSeedBash(t *testing.T) {
+	inWorkspace(t, map[string]string{"a/b.txt": "one\ntwo\n"})
+	registry := builtinTools(t)
+	run := func(params map[string]interface{}) tools.ToolResult {
+		t.Helper()
+		result, err := registry.Execute(t.Context(), tools.ToolRequest{Name: "execute_bash", Parameters: params})
+		if (err == nil) != result.Success {
+			t.Fatalf("got %+v with the error %v", result, err)
+		}
+		return result
+	}
+	for command, want := range map[string]string{
+		"printf 'a\\nb\\nc\\n' | wc -l": "3",
+		"cat a/b.txt | tail -n 1":       "two",
+		"echo $((6*7)) && echo after":   "42\nafter",
+		"ls -la | grep -c ' a$'":        "1",
+	} {
+		if r := run(map[string]interface{}{"command": command}); !r.Success || !strings.Contains(r.Content, want) {
+			t.Errorf("%s gave %+v, want %q", command, r, want)
+		}
+	}
+	if r := run(map[string]interface{}{"command": "cat b.txt", "working_directory": "a"}); !r.Success || !strings.Contains(r.Content, "one\ntwo") {
+		t.Errorf("got %+v", r)
+	}
+	if r := run(map[string]interface{}{"command": "ls", "working_directory": "../.."}); r.Success {
+		t.Errorf("outside of the directory: %+v", r)
+	}
+	if r := run(map[string]interface{}{"command": "exit 3"}); r.Success && !strings.Contains(r.Content, "3") || !strings.Contains(r.Content+r.Error, "3") {
+		t.Errorf("the exit status is not told: %+v", r)
+	}
+}
+
+// A command that takes too long is ended, with all it has started.
+func TestSeedBashTimeout(t *testing.T) {
+	inWorkspace(t, nil)
+	if sandbox.DefaultLimits().Time != 30*time.Second {
+		t.Errorf("a command may take %v", sandbox.DefaultLimits().Time)
+	}
+	wall, err := sandbox.Find(t.Context(), sandbox.Options{Limits: sandbox.Limits{Time: 300 * time.Millisecond}})
+	if err != nil {
+		t.Skipf("commands cannot be confined here: %v", err)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
 		t.Fatal(err)
 	}
+	core := coretools.NewToolRegistry()
+	core.Register(sandbox.NewExecuteBash(wall, func(coretools.Call) (string, error) { return dir, nil }))
+	result, err := tools.Over(core).Execute(t.Context(), tools.ToolRequest{
+		Name: "execute_bash", Parameters: map[string]interface{}{"command": "echo begun; sleep 1000 & sleep 1000"},
+	})
+	if err == nil || result.Success || !strings.Contains(result.Error, "timed out") || !strings.Contains(result.Error+result.Content, "begun") {
+		t.Errorf("got %+v, %v", result, err)
+	}
+}
+
+func TestSeedSecurityViolation(t *testing.T) {
+	inWorkspace(t, nil)
+	registry, ctx := builtinTools(t), t.Context()
+	params := map[string]interface{}{
+		"command": "sudo rm -rf /", // forbidden command
+	}
+	req := tools.ToolRequest{Name: "execute_bash", Parameters: params}
+
+	result, err := registry.Execute(ctx, req)
+	// result.Success will be false
+	// result.Error will contain security violation message
+	if result.Success || !strings.Contains(result.Error, "forbidden") {
+		t.Errorf("got %+v", result)
+	}
+	toolError(t, err)
+}
+
+func TestSeedBatchExecution(t *testing.T) {
+	inWorkspace(t, map[string]string{"config.json": "{}", "b.txt": "two"})
+	registry, ctx := builtinTools(t), t.Context()
 
 	requests := []tools.ToolRequest{
 		{Name: "read_file", Parameters: map[string]interface{}{"path": "config.json"}},
-		{Name: "read_file", Parameters: map[string]interface{}{"path": "b.txt"}},
+		{Name: "execute_bash", Parameters: map[string]interface{}{"command": "ls -la"}},
 	}
 
 	batchResult, err := registry.ExecuteBatch(ctx, requests)
 	if err != nil || len(batchResult.Errors) != 0 || len(batchResult.Results) != 2 {
 		t.Fatalf("got %+v, %v", batchResult, err)
 	}
-	if a, b := batchResult.Results["read_file_0"].Content, batchResult.Results["read_file_1"].Content; a != "{}" || b != "two" {
-		t.Errorf("read %q and %q", a, b)
+	if a, b := batchResult.Results["read_file"].Content, batchResult.Results["execute_bash"].Content; a != "{}" || !strings.Contains(b, "b.txt") {
+		t.Errorf("got %q and %q", a, b)
 	}
 }
 
@@ -190,18 +280,15 @@ func TestSeedToolNotFound(t *testing.T) {
 
 func TestSeedParameterValidation(t *testing.T) {
 	inWorkspace(t, nil)
-	registry := tools.NewRegistry()
-	if err := registry.RegisterBuiltinTools(); err != nil {
-		t.Fatal(err)
-	}
+	registry := builtinTools(t)
 	// Missing required parameter
 	result, err := registry.Execute(t.Context(), tools.ToolRequest{
-		Name:       "read_file",
-		Parameters: map[string]interface{}{}, // missing "path"
+		Name:       "execute_bash",
+		Parameters: map[string]interface{}{}, // missing "command"
 	})
 	// result.Success will be false
 	// result.Error will contain validation message
-	if result.Success || !strings.Contains(result.Error, "path is required") {
+	if result.Success || !strings.Contains(result.Error, "command is required") {
 		t.Errorf("got %+v", result)
 	}
 	if failed := toolError(t, err); failed.Cause == nil {

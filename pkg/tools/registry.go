@@ -174,6 +174,9 @@ func (r *ToolRegistry) View(filter func(name string) bool) *ToolRegistry {
 	return v
 }
 
+// Logger returns Options.Logger, one that discards if that is nil.
+func (r *ToolRegistry) Logger() *slog.Logger { return r.core.logger }
+
 // Idempotent reports whether the tool of that name says that it may be run
 // twice for one call; see IdempotentTool.
 func (r *ToolRegistry) Idempotent(name string) bool {

@@ -234,13 +234,16 @@ func TestReadFileByExtension(t *testing.T) {
 	d := newDesk(t)
 	d.put(t, "a.TXT", "text")
 	d.put(t, "Makefile", "all:")
-	d.put(t, ".profile", "x=1")
+	d.put(t, ".env", "secret")
+	d.put(t, "id_rsa", "secret")
 	d.put(t, "a.bin", "text")
 	d.put(t, "large.txt", strings.Repeat("x", 101))
-	read := builtin.NewReadFileTool(d.here, builtin.WithExtensions(".txt", ""), builtin.WithMaxFileBytes(100))
-	for _, p := range []string{"a.TXT", "Makefile", ".profile"} {
+	read := builtin.NewReadFileTool(d.here, builtin.WithExtensions(".txt", "Makefile"), builtin.WithMaxFileBytes(100))
+	for _, p := range []string{"a.TXT", "Makefile"} {
 		wantOK(t, read.Execute(d.ctx, args{"path": p}))
 	}
-	wantError(t, read.Execute(d.ctx, args{"path": "a.bin"}), "only files with these extensions are: .txt.")
+	for _, p := range []string{"a.bin", ".env", "id_rsa"} {
+		wantError(t, read.Execute(d.ctx, args{"path": p}), "only files of these kinds are: .txt, Makefile.")
+	}
 	wantError(t, read.Execute(d.ctx, args{"path": "large.txt"}), "too large to be read: 101 bytes, the most is 100 bytes")
 }

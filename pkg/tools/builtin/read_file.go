@@ -29,9 +29,10 @@ type ReadFileTool struct {
 // ReadFileOption changes what read_file reads.
 type ReadFileOption func(*ReadFileTool)
 
-// WithExtensions has read_file read only files whose names end in one of these,
-// for example ".txt", in capital or small letters; "" stands for names without an
-// extension. Without it what is text is read, whatever its name.
+// WithExtensions has read_file read only files with one of these extensions, for
+// example ".txt", or with one of these as their whole name, for example
+// "Makefile", in capital or small letters. Without it what is text is read,
+// whatever its name.
 func WithExtensions(extensions ...string) ReadFileOption {
 	return func(t *ReadFileTool) { t.extensions = extensions }
 }
@@ -115,15 +116,11 @@ func (t *ReadFileTool) Execute(ctx context.Context, args map[string]any) *tools.
 
 // refused says why a name is not among those that are read.
 func (t *ReadFileTool) refused(p string) *tools.ToolResult {
-	ext := path.Ext(p)
-	if ext == path.Base(p) { // .profile has no extension
-		ext = ""
-	}
-	if t.extensions == nil || slices.ContainsFunc(t.extensions, func(e string) bool { return strings.EqualFold(e, ext) }) {
+	fits := func(e string) bool { return strings.EqualFold(e, path.Ext(p)) || strings.EqualFold(e, path.Base(p)) }
+	if t.extensions == nil || slices.ContainsFunc(t.extensions, fits) {
 		return nil
 	}
-	listed := slices.DeleteFunc(slices.Clone(t.extensions), func(e string) bool { return e == "" })
-	return tools.ErrorResult(fmt.Sprintf("%q is not read: only files with these extensions are: %s.", p, strings.Join(listed, ", ")))
+	return tools.ErrorResult(fmt.Sprintf("%q is not read: only files of these kinds are: %s.", p, strings.Join(t.extensions, ", ")))
 }
 
 // readLines returns the lines from start to end, both counted from 1 and
