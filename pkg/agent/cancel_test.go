@@ -286,6 +286,9 @@ func (w *world) check(what string, entries []store.Entry) {
 	if err := errors.Join(openAIRules(all), anthropicRules(all)); err != nil {
 		w.fail("%s: %v: %s", what, err, outline(all))
 	}
+	if shaped := (Governor{}).Shape(all); &shaped[0] != &all[0] {
+		w.fail("%s: the governor has something to mend: %s", what, outline(all))
+	}
 	for i := range all {
 		for k, tc := range all[i].ToolCalls {
 			if id := all[i+1+k].ToolCallID; id != tc.ID {

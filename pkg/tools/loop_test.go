@@ -387,6 +387,33 @@ func TestLoopWithinATool(t *testing.T) {
 	}
 }
 
+// Tools come and go while the calls of a loop run side by side.
+func TestRegistryChangesUnderCallsSideBySide(t *testing.T) {
+	r := tools.NewToolRegistry()
+	r.Register(&beside{fake: fake{name: "work", run: func(_ context.Context, args map[string]interface{}) *tools.ToolResult {
+		name := fmt.Sprint("tool_", args["number"])
+		r.Register(&fake{name: name})
+		r.Register(&beside{fake: fake{name: "swapped"}})
+		r.Unregister(name)
+		return tools.NewToolResult("worked")
+	}}})
+	r.Register(&beside{fake: fake{name: "swapped"}})
+	var replies []providers.LLMResponse
+	for range 5 {
+		var calls []providers.ToolCall
+		for n := range 8 {
+			calls = append(calls, toolCall(fmt.Sprint(n), "work", number(n)), toolCall(fmt.Sprint("s", n), "swapped", number(n)))
+		}
+		replies = append(replies, calling(calls...))
+	}
+	_, res := run(t, tools.ToolLoopConfig{Tools: r, Parallel: 8}, append(replies, answering("done"))...)
+	for _, m := range res.Messages {
+		if m.Role == providers.RoleTool && m.Content != "worked" && m.Content != "ran swapped" {
+			t.Errorf("a call is answered %q", m.Content)
+		}
+	}
+}
+
 // Tools come and go while a loop runs; each round sees what is there then.
 func TestRegistryChangesDuringALoop(t *testing.T) {
 	r := echo()

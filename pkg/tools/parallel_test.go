@@ -217,11 +217,14 @@ func TestFieldCancelMidTool(t *testing.T) {
 				r, _ := sleepers(t)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				p := &script{replies: []providers.LLMResponse{calling(sleeping(1, 1, 1, 1, 1, 1)...), answering("done")}}
-				p.onChat = func(int) { time.AfterFunc(c.after, func() { cancel(why) }) }
 				config := tools.ToolLoopConfig{Provider: p, Tools: r, MaxIterations: 3, Parallel: c.parallel}
 				config.OnEvent = func(e tools.Event) {
-					if e.Kind == tools.EventModelEnd && c.after == 0 {
+					switch {
+					case e.Kind != tools.EventModelEnd:
+					case c.after == 0:
 						cancel(why)
+					default:
+						time.AfterFunc(c.after, func() { cancel(why) })
 					}
 				}
 				res, err := tools.RunToolLoop(ctx, config, user("hi"), "test", "1")

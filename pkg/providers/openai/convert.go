@@ -84,46 +84,18 @@ func isObject(text string) bool {
 	return strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") && json.Valid([]byte(text))
 }
 
-// response turns the API's answer into a reply. names leads from aliases back
-// to tools.
-func response(r *sdk.ChatCompletionResponse, names map[string]string) *providers.LLMResponse {
-	choice := &r.Choices[0]
-	out := &providers.LLMResponse{Content: withoutThinking(contentOf(&choice.Message)), FinishReason: string(choice.FinishReason)}
-	if out.Content == "" {
-		out.Content = choice.Message.Refusal
-	}
-	if len(choice.Message.ToolCalls) > 0 {
-		out.ToolCalls = readCalls(choice.Message.ToolCalls, names)
-	}
-	if u := r.Usage; u.PromptTokens != 0 || u.CompletionTokens != 0 || u.TotalTokens != 0 {
-		out.Usage = &providers.Usage{PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.TotalTokens}
-	}
-	return out
-}
-
-// contentOf is the text of an answer, which a few servers send in parts.
-func contentOf(m *sdk.ChatCompletionMessage) string {
-	if len(m.MultiContent) == 0 {
-		return m.Content
-	}
-	var b strings.Builder
-	for _, part := range m.MultiContent {
-		b.WriteString(part.Text)
-	}
-	return b.String()
-}
-
-func readCalls(calls []sdk.ToolCall, names map[string]string) []providers.ToolCall {
+// readCalls makes calls of drafts. names leads from aliases back to tools.
+func readCalls(calls []*draft, names map[string]string) []providers.ToolCall {
 	out := make([]providers.ToolCall, len(calls))
 	for i := range calls {
-		c := &calls[i]
-		name := c.Function.Name
+		c := calls[i]
+		name := c.name
 		if original, ok := names[name]; ok {
 			name = original
 		}
-		args, text := decodeArguments(c.Function.Arguments)
+		args, text := decodeArguments(c.arguments.String())
 		out[i] = providers.ToolCall{
-			ID: callID(c.ID, out[:i]), Type: "function", Name: name, Arguments: args,
+			ID: callID(c.id, out[:i]), Type: "function", Name: name, Arguments: args,
 			Function: &providers.FunctionCall{Name: name, Arguments: text},
 		}
 	}
@@ -161,19 +133,4 @@ func decodeArguments(text string) (args map[string]any, wire string) {
 		}
 	}
 	return map[string]any{}, text
-}
-
-// withoutThinking removes the reasoning some local models put before their
-// answer; nobody but the model's author wants to read it.
-func withoutThinking(content string) string {
-	trimmed := strings.TrimLeft(content, " \t\r\n")
-	rest, ok := strings.CutPrefix(trimmed, "<think>")
-	if !ok {
-		return content
-	}
-	_, answer, ok := strings.Cut(rest, "</think>")
-	if !ok {
-		return ""
-	}
-	return strings.TrimLeft(answer, " \t\r\n")
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -20,13 +21,14 @@ import (
 // failure is a failed attempt and whether another one may help.
 type failure struct {
 	*providers.Error
+	param string // the field of the request that the server complains about, if it says
 	retry bool
 }
 
 // complaint is an error body, whichever server wrote it.
 type complaint struct {
-	code, typ, message string
-	status             int // a status within the body, 0 if none
+	code, typ, param, message string
+	status                    int // a status within the body, 0 if none
 }
 
 // explain turns a failed attempt into a typed error. ctx is the attempt's. err
@@ -34,14 +36,21 @@ type complaint struct {
 func (p *Provider) explain(ctx context.Context, err error, seen *observation) *failure {
 	apiErr, isAPI := errors.AsType[*sdk.APIError](err)
 	reqErr, isRequest := errors.AsType[*sdk.RequestError](err)
+	told, isTold := errors.AsType[*midwayError](err)
 	switch {
 	case !seen.sent && err != nil && ctx.Err() == nil:
 		return p.fail(providers.KindInvalidRequest, 0, err.Error(), nil, false)
 	case isRequest: // looked at first, because it may hold an empty APIError
 		return p.refused(seen, readComplaint(reqErr.Body))
 	case isAPI:
-		return p.refused(seen, complaint{code: codeText(apiErr.Code), typ: apiErr.Type, message: apiErr.Message})
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		c := complaint{code: codeText(apiErr.Code), typ: apiErr.Type, message: apiErr.Message}
+		if apiErr.Param != nil {
+			c.param = *apiErr.Param
+		}
+		return p.refused(seen, c)
+	case isTold:
+		return p.toldMidway(seen, told)
+	case errors.Is(context.Cause(ctx), errSilent):
 		return p.fail(providers.KindTimeout, 0, fmt.Sprintf("no answer within %s", p.cfg.AttemptTimeout), nil, true)
 	case err == nil:
 		return p.empty(seen)
@@ -63,12 +72,22 @@ func (p *Provider) refused(seen *observation, c complaint) *failure {
 		c.message = http.StatusText(seen.status)
 	}
 	f := p.fail(kind, seen.status, c.message, nil, retry && !seen.noRetry)
-	f.RetryAfter = seen.retryAfter
+	f.RetryAfter, f.param = seen.retryAfter, c.param
 	return f
 }
 
-// empty is an answer without a choice. Some routers report a failure of the
-// service behind them this way, with status 200.
+// toldMidway is a failure told in the middle of a stream.
+func (p *Provider) toldMidway(seen *observation, told *midwayError) *failure {
+	c := readComplaint(told.raw)
+	if c.message == "" {
+		c.message = told.Error()
+	}
+	seen.status = cmp.Or(c.status, http.StatusBadGateway)
+	return p.refused(seen, c)
+}
+
+// empty is an answer without a choice, or one that says it failed. Some routers
+// report a failure of the service behind them this way, with status 200.
 func (p *Provider) empty(seen *observation) *failure {
 	c := readComplaint(seen.head())
 	if c.status == 0 || c.message == "" {
@@ -96,7 +115,7 @@ func (p *Provider) garbled(seen *observation, err error) *failure {
 			host = u.Scheme + "://" + u.Host
 		}
 		return p.fail(providers.KindUnreachable, seen.status, "the server redirects to "+host+": put the final address into base_url", nil, false)
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, errTooLarge), errors.Is(err, errTooManyCalls):
 		return p.fail(providers.KindInvalidRequest, seen.status, err.Error(), nil, false)
 	case syntax, wrongType:
 		return p.fail(providers.KindUnreachable, seen.status,
@@ -135,7 +154,7 @@ func classify(status int, c complaint) (kind providers.ErrorKind, retry bool) {
 		return providers.KindAuth, false
 	case status == http.StatusRequestEntityTooLarge, overflows(c):
 		return providers.KindContextOverflow, false
-	case status == http.StatusTooManyRequests:
+	case status == http.StatusTooManyRequests, c.code == "rate_limit_exceeded":
 		return providers.KindRateLimit, true
 	case status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout, status == 524: // 524: a proxy of Cloudflare's waited in vain
 		return providers.KindTimeout, true
@@ -207,6 +226,9 @@ func readComplaint(raw []byte) complaint {
 		c = complaint{code: codeText(inner.Code), typ: inner.Type, message: inner.Message, status: codeStatus(inner.Code)}
 		if c.status == 0 {
 			c.status = http.StatusBadGateway
+			if c.typ == "invalid_request_error" {
+				c.status = http.StatusBadRequest
+			}
 		}
 	case c.message == "" && flat.Detail != nil:
 		c.message = fmt.Sprint(flat.Detail)

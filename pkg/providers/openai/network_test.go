@@ -74,7 +74,8 @@ func TestConnectionsAreReused(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	if n := dialled.Load(); n > many {
+	// A dial that is overtaken by a connection that became free is not lost.
+	if n := dialled.Load(); n > 2*many {
 		t.Errorf("%d calls at once, five times over, dialled %d times", many, n)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -45,7 +46,8 @@ type Config struct {
 	// MaxAttempts bounds how often one request is sent, the first time
 	// included. 0 means DefaultMaxAttempts.
 	MaxAttempts int
-	// AttemptTimeout bounds one attempt, the whole answer included. 0 means
+	// AttemptTimeout bounds one attempt, the whole answer included; of an
+	// answer in pieces, the silence before the first and after each. 0 means
 	// DefaultAttemptTimeout.
 	AttemptTimeout time.Duration
 	// RetryBudget bounds all attempts together: no new one begins later than
@@ -70,6 +72,9 @@ type Provider struct {
 	client    *sdk.Client
 	transport http.RoundTripper
 	schemas   schemas
+
+	// What the server has refused, so that it is asked for it once only.
+	noUsage, noStream atomic.Bool
 }
 
 // New returns a provider. It does no I/O; the error says which setting is
@@ -145,17 +150,26 @@ func (p *Provider) Close() {
 // are spent, or when ctx would end before the next attempt.
 //
 // Arguments of a tool call are decoded also when the model wrote them as a
-// string within a string; empty text and null mean no arguments. If they are
-// no JSON object at all, the call is kept: ToolCall.Arguments is empty and
-// ToolCall.Function.Arguments holds the text as the model wrote it, so whoever
-// runs the call finds required arguments missing and can tell the model. When
-// such a call is sent back as history its arguments are {}, because strict
-// servers refuse anything else for ever.
+// string within a string, or the server as an object; empty text and null mean
+// no arguments. If they are no JSON object at all, the call is kept:
+// ToolCall.Arguments is empty and ToolCall.Function.Arguments holds the text as
+// the model wrote it, so whoever runs the call finds required arguments missing
+// and can tell the model. When such a call is sent back as history its
+// arguments are {}, because strict servers refuse anything else for ever.
 func (p *Provider) Chat(ctx context.Context, messages []providers.Message, tools []providers.ToolDefinition, model string, options map[string]interface{}) (*providers.LLMResponse, error) {
+	return p.ask(ctx, messages, tools, model, options, nil)
+}
+
+// ChatStream implements providers.Streamer. A server that does not stream is
+// asked for the whole answer, which is then one piece.
+func (p *Provider) ChatStream(ctx context.Context, messages []providers.Message, tools []providers.ToolDefinition, model string, options map[string]interface{}, onDelta func(providers.Delta)) (*providers.LLMResponse, error) {
+	return p.ask(ctx, messages, tools, model, options, onDelta)
+}
+
+func (p *Provider) ask(ctx context.Context, messages []providers.Message, tools []providers.ToolDefinition, model string, options map[string]any, onDelta func(providers.Delta)) (*providers.LLMResponse, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	names := aliases(tools)
 	req, err := p.request(messages, tools, model, options)
 	if err != nil {
 		return nil, &providers.Error{Kind: providers.KindInvalidRequest, Message: err.Error()}
@@ -163,14 +177,15 @@ func (p *Provider) Chat(ctx context.Context, messages []providers.Message, tools
 	start := time.Now()
 	pauses := backoff.ExponentialBackOff{InitialInterval: 500 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 20 * time.Second}
 	for attempt := 1; ; attempt++ {
-		resp, failed := p.attempt(ctx, &req)
+		reply := &assembly{onDelta: onDelta}
+		failed := p.attempt(ctx, &req, reply)
 		if failed == nil {
-			return response(resp, names), nil
+			return reply.reply(aliases(tools)), nil
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if !failed.retry || attempt >= p.cfg.MaxAttempts || failed.RetryAfter > p.cfg.MaxRetryAfter {
+		if !failed.retry || reply.told || attempt >= p.cfg.MaxAttempts || failed.RetryAfter > p.cfg.MaxRetryAfter {
 			return nil, failed.Error
 		}
 		pause := max(pauses.NextBackOff(), jitter(failed.RetryAfter))
@@ -213,22 +228,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// attempt sends the request once.
-func (p *Provider) attempt(ctx context.Context, req *sdk.ChatCompletionRequest) (*sdk.ChatCompletionResponse, *failure) {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.AttemptTimeout)
-	defer cancel()
-	seen := &observation{}
-	resp, err := p.client.CreateChatCompletion(withObservation(ctx, seen), *req)
-	if errors.Is(err, sdk.ErrReasoningToolsRequireResponses) && req.ReasoningEffort == "" {
-		// These models call tools over this API only without reasoning, and a
-		// gateway without tools is no use.
-		req.ReasoningEffort = sdk.ReasoningEffortNone
-		resp, err = p.client.CreateChatCompletion(withObservation(ctx, seen), *req)
-	}
-	if err == nil && len(resp.Choices) > 0 {
-		return &resp, nil
-	}
-	return nil, p.explain(ctx, err, seen)
 }

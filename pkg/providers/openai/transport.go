@@ -8,13 +8,18 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
 const (
 	maxAnswer = 8 << 20  // bytes of one answer; more is an error
+	maxStream = 64 << 20 // the same, with what wraps the pieces of a stream
 	maxHead   = 2 << 10  // bytes of an answer kept to explain a failure
 	maxDrain  = 64 << 10 // bytes read on Close so that the connection is reused
+
+	endTime   = 5 * time.Second        // what is waited for the usage when a stream has told why it ended
+	drainTime = 100 * time.Millisecond // how long that may take
 )
 
 // newTransport returns a transport for one service: enough idle connections
@@ -36,14 +41,16 @@ func newTransport() *http.Transport {
 	}
 }
 
-// observation is what the SDK's errors do not tell about an answer.
+// observation is an attempt's answer, of which the SDK sees only refusals.
 type observation struct {
-	sent       bool // the request reached the transport
+	alive      func() // called when something of the answer has come
+	sent       bool   // the request reached the transport
 	status     int
 	location   string // where a redirect points
 	retryAfter time.Duration
-	noRetry    bool // the API says that trying again is useless
-	body       *body
+	noRetry    bool  // the API says that trying again is useless
+	events     bool  // the answer says of itself that it is a stream
+	body       *body // nil before there is an answer
 }
 
 // head is the beginning of the answer's body as far as it was read.
@@ -60,7 +67,8 @@ func withObservation(ctx context.Context, o *observation) context.Context {
 	return context.WithValue(ctx, observationKey{}, o)
 }
 
-// observer notes headers and bounds bodies.
+// observer notes headers, bounds bodies, and keeps answers from the SDK, which is
+// told that all is well.
 type observer struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -78,8 +86,15 @@ func (t *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 	o.location = resp.Header.Get("Location")
 	o.retryAfter = retryAfter(resp.Header, time.Now())
 	o.noRetry = resp.Header.Get("X-Should-Retry") == "false"
-	o.body = &body{rc: resp.Body, left: maxAnswer}
+	o.events = strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	o.body = &body{rc: resp.Body, left: maxAnswer, alive: o.alive}
+	if o.events {
+		o.body.left = maxStream
+	}
 	resp.Body = o.body
+	if resp.StatusCode < http.StatusBadRequest {
+		resp.Body = io.NopCloser(strings.NewReader("{}"))
+	}
 	return resp, nil
 }
 
@@ -119,10 +134,11 @@ var errTooLarge = errors.New("the answer is larger than 8 MiB")
 // body is an answer's body: bounded, its beginning kept, and read to its end
 // on Close, without which a connection with a chunked answer is not reused.
 type body struct {
-	rc   io.ReadCloser
-	left int64
-	head []byte
-	done bool // the end or an error was seen
+	rc    io.ReadCloser
+	left  int64
+	head  []byte
+	done  bool // the end or an error was seen
+	alive func()
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -134,6 +150,9 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.rc.Read(p)
 	b.left -= int64(n)
+	if n > 0 {
+		b.alive()
+	}
 	if room := maxHead - len(b.head); room > 0 {
 		b.head = append(b.head, p[:min(n, room)]...)
 	}

@@ -48,6 +48,11 @@ func Run(t *testing.T, model string, open Open) {
 		{"context ends a hanging call", contextEndsCall},
 		{"context ends a pause", contextEndsPause},
 		{"a broken answer is not an answer", brokenAnswer},
+		{"pieces make up the reply", piecesAreTheReply},
+		{"an answer in pieces is the whole one", streamIsChat},
+		{"what fails before a text is tried again", streamRetries},
+		{"a text is told once", toldOnce},
+		{"context ends an answer in pieces", contextEndsStream},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -15,6 +15,7 @@ type Request struct {
 	Messages []providers.Message
 	Tools    []providers.ToolDefinition // shared between requests; do not change it
 	Options  map[string]any             // every other field of the request, decoded
+	Stream   bool                       // the answer is wanted in pieces
 	Header   http.Header
 	Body     []byte // as it came; do not change it
 }
@@ -35,11 +36,14 @@ type Call struct{ ID, Name, Arguments string }
 // empty answer.
 type Response struct {
 	Content      string
+	Reasoning    string // thoughts, which are told beside the content
+	Refusal      string // why the model declines, in place of the content
 	ToolCalls    []Call
 	FinishReason string           // "": tool_calls if there are calls, otherwise stop
 	Usage        *providers.Usage // nil: a rough count
 
 	Delay time.Duration // waited before anything is written
+	Pause time.Duration // waited before each piece of an answer in pieces
 
 	// Failure, when not empty, makes the API fail the way the real one does
 	// for that kind. KindUnreachable cuts the connection.
@@ -53,6 +57,7 @@ type Response struct {
 
 	Hang bool // no answer until the caller gives up or the server is closed
 	Cut  bool // the connection breaks in the middle of the answer's body
+	Park bool // nothing more comes from the middle of the answer's body on, until the caller gives up
 }
 
 // Text is a plain answer.

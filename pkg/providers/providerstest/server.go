@@ -185,10 +185,7 @@ func (s *Server) refuse(w http.ResponseWriter, e *apiError) {
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, req Request, resp Response) {
 	if resp.Hang {
-		select {
-		case <-r.Context().Done():
-		case <-s.closed:
-		}
+		s.wait(r, math.MaxInt64)
 		panic(http.ErrAbortHandler)
 	}
 	if resp.Delay > 0 && !s.wait(r, resp.Delay) {
@@ -209,9 +206,20 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req Request, res
 		}
 		w.WriteHeader(resp.Status)
 		_, _ = io.WriteString(w, resp.Body) // the caller may be gone
+	case req.Stream:
+		s.writeStream(w, r, req, resp)
 	default:
-		writeCompletion(w, req, resp)
+		s.writeCompletion(w, r, req, resp)
 	}
+}
+
+// breakOff ends an answer in its middle.
+func (s *Server) breakOff(w http.ResponseWriter, r *http.Request, resp Response) {
+	_ = http.NewResponseController(w).Flush() // what was written is to arrive
+	if resp.Park {
+		s.wait(r, math.MaxInt64)
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // wait reports false if the caller or the server went away meanwhile.
@@ -232,67 +240,4 @@ func (s *Server) wait(r *http.Request, d time.Duration) bool {
 func setRetryAfter(h http.Header, d time.Duration) {
 	h.Set("Retry-After", strconv.Itoa(int(math.Ceil(d.Seconds()))))
 	h.Set("Retry-After-Ms", strconv.FormatInt(d.Milliseconds(), 10))
-}
-
-// The answer's wire form.
-type (
-	completion struct {
-		ID      string           `json:"id"`
-		Object  string           `json:"object"`
-		Created int64            `json:"created"`
-		Model   string           `json:"model"`
-		Choices []choice         `json:"choices"`
-		Usage   *providers.Usage `json:"usage"`
-	}
-	choice struct {
-		Index        int           `json:"index"`
-		Message      answerMessage `json:"message"`
-		FinishReason string        `json:"finish_reason"`
-	}
-	answerMessage struct {
-		Role      string     `json:"role"`
-		Content   *string    `json:"content"` // null beside calls
-		ToolCalls []wireCall `json:"tool_calls,omitempty"`
-	}
-)
-
-func writeCompletion(w http.ResponseWriter, req Request, resp Response) {
-	id := strconv.Itoa(req.N)
-	msg := answerMessage{Role: providers.RoleAssistant}
-	if resp.Content != "" || len(resp.ToolCalls) == 0 {
-		msg.Content = &resp.Content
-	}
-	for i, c := range resp.ToolCalls {
-		if c.ID == "" {
-			c.ID = "call_" + id + "_" + strconv.Itoa(i+1)
-		}
-		msg.ToolCalls = append(msg.ToolCalls, wireCall{ID: c.ID, Type: "function", Function: &wireFunction{Name: c.Name, Arguments: &c.Arguments}})
-	}
-	finish := resp.FinishReason
-	if finish == "" {
-		finish = providers.FinishStop
-		if len(resp.ToolCalls) > 0 {
-			finish = providers.FinishToolCalls
-		}
-	}
-	usage := resp.Usage
-	if usage == nil {
-		in, out := len(req.Body)/4+1, len(resp.Content)/4+1
-		usage = &providers.Usage{PromptTokens: in, CompletionTokens: out, TotalTokens: in + out}
-	}
-	body, err := json.Marshal(completion{
-		ID: "chatcmpl-" + id, Object: "chat.completion", Created: time.Now().Unix(), Model: req.Model,
-		Choices: []choice{{Message: msg, FinishReason: finish}}, Usage: usage,
-	})
-	if err != nil {
-		panic(err) // plain strings and numbers always marshal
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if resp.Cut {
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body[:len(body)/2])
-		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
-	}
-	_, _ = w.Write(body) // the caller may be gone
 }

@@ -70,6 +70,7 @@ func (s *Server) parse(body []byte) (Request, *apiError) {
 		_ = json.Unmarshal(raw, &v) // a part of valid JSON is valid
 		req.Options[name] = v
 	}
+	req.Stream = req.Options["stream"] == true
 	if err := json.Unmarshal(orEmpty(fields["model"]), &req.Model); err != nil || req.Model == "" {
 		return req, badRequest("you must provide a model parameter", "model", "")
 	}
@@ -175,6 +176,9 @@ func parseCalls(i int, wire []wireCall) ([]providers.ToolCall, *apiError) {
 		switch {
 		case c.ID == "":
 			return nil, badRequest(fmt.Sprintf("Missing required parameter: '%s[%d].id'.", param, j), param, "missing_required_parameter")
+		case len(c.ID) > 40:
+			return nil, badRequest(fmt.Sprintf("Invalid '%s[%d].id': string too long. Expected a string with maximum length 40, but got a string with length %d instead.", param, j, len(c.ID)),
+				fmt.Sprintf("%s[%d].id", param, j), "string_above_max_length")
 		case seen[c.ID]:
 			return nil, badRequest(fmt.Sprintf("Duplicate value for 'tool_call_id' of '%s'.", c.ID), param, "invalid_value")
 		case c.Type != "function":

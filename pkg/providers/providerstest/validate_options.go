@@ -111,8 +111,8 @@ func reasoning(model string) bool {
 // take.
 func checkOptions(req *Request) *apiError {
 	o := req.Options
-	if o["stream"] == true {
-		return badRequest("This fake does not stream.", "stream", "unsupported_value")
+	if o["stream_options"] != nil && !req.Stream {
+		return badRequest("The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options", "")
 	}
 	if len(req.Tools) == 0 {
 		for _, name := range []string{"tool_choice", "parallel_tool_calls"} {

@@ -1,0 +1,106 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers"
+)
+
+// answer is what a server writes, whole or as one piece of a stream, as far as
+// it is of use here. Servers take liberties with nearly every field, so what can
+// be read is read; the SDK's own types fail on the first surprise.
+type answer struct {
+	Choices []choice        `json:"choices"`
+	Usage   *usage          `json:"usage"`
+	Error   json.RawMessage `json:"error"`
+}
+
+type choice struct {
+	Message      *message `json:"message"` // of a whole answer
+	Delta        *message `json:"delta"`   // of a piece
+	FinishReason text     `json:"finish_reason"`
+}
+
+type message struct {
+	Content          text   `json:"content"`
+	Refusal          text   `json:"refusal"`
+	ReasoningContent text   `json:"reasoning_content"`
+	Reasoning        text   `json:"reasoning"` // the same by another name
+	ToolCalls        []call `json:"tool_calls"`
+}
+
+type call struct {
+	Index    *int `json:"index"`
+	ID       text `json:"id"`
+	Function struct {
+		Name      text `json:"name"`
+		Arguments text `json:"arguments"`
+	} `json:"function"`
+}
+
+type usage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	TotalTokens      int `json:"total_tokens"`
+	CacheHitTokens   int `json:"prompt_cache_hit_tokens"` // DeepSeek
+	Prompt           struct {
+		Cached  int `json:"cached_tokens"`
+		Written int `json:"cache_write_tokens"` // OpenRouter
+	} `json:"prompt_tokens_details"`
+	Completion struct {
+		Reasoning int `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+// read returns the usage, nil where the server does not tell it.
+func (u *usage) read() *providers.Usage {
+	if u == nil || u.PromptTokens == 0 && u.CompletionTokens == 0 && u.TotalTokens == 0 {
+		return nil
+	}
+	return &providers.Usage{
+		PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.TotalTokens,
+		CacheReadTokens: max(u.Prompt.Cached, u.CacheHitTokens), CacheWriteTokens: u.Prompt.Written,
+		ReasoningTokens: u.Completion.Reasoning,
+	}
+}
+
+// text is a string, the texts of a list of parts, or, for the arguments of a
+// call, the JSON that stands where a string of it should.
+type text string
+
+// UnmarshalJSON implements json.Unmarshaler. It takes everything.
+func (t *text) UnmarshalJSON(raw []byte) error {
+	switch {
+	case raw[0] == '"':
+		if plain(raw) {
+			*t = text(raw[1 : len(raw)-1])
+			return nil
+		}
+		return json.Unmarshal(raw, (*string)(t))
+	case bytes.Equal(raw, []byte("null")):
+		return nil
+	case raw[0] == '[':
+		var parts []struct {
+			Text string `json:"text"`
+		}
+		if json.Unmarshal(raw, &parts) == nil {
+			for _, p := range parts {
+				*t += text(p.Text)
+			}
+			return nil
+		}
+	}
+	*t = text(raw)
+	return nil
+}
+
+// plain reports whether a JSON string says what it is.
+func plain(raw []byte) bool {
+	for _, c := range raw[1 : len(raw)-1] {
+		if c == '\\' || c >= 0x80 { // bytes that are no UTF-8 are to be replaced
+			return false
+		}
+	}
+	return true
+}
