@@ -2,11 +2,7 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
@@ -16,7 +12,7 @@ import (
 const (
 	textNoTools   = "There are no tools here. Answer without calling one."
 	textNoName    = "The call names no tool. Call one of the tools by its name."
-	textBadJSON   = "The arguments are not a JSON object. Nothing was run. Call the tool again with valid JSON."
+	textBadJSON   = "The arguments are not a JSON object (%v). Nothing was run. Call the tool again with valid JSON."
 	textCut       = "Your reply was cut off before it was complete, so none of its calls was run. Send less at once: make the call again with shorter arguments, or in several parts."
 	textCancelled = "Cancelled before it was run."
 	textNotRun    = "Not run, because the turn ended before it."
@@ -27,21 +23,12 @@ const (
 // whole and still not be what was meant.
 func judge(calls []providers.ToolCall, finish string) {
 	cut := finish == providers.FinishLength || finish == providers.FinishContentFilter
-	if !cut && !slices.ContainsFunc(calls, incomplete) {
+	if !cut && !slices.ContainsFunc(calls, func(tc providers.ToolCall) bool { return tc.Invalid == textCut }) {
 		return
 	}
 	for i := range calls {
 		calls[i].Invalid = textCut
 	}
-}
-
-// incomplete reports whether the arguments of a call end too early.
-func incomplete(tc providers.ToolCall) bool {
-	if tc.Invalid != "" || len(tc.Arguments) > 0 || tc.Function == nil || strings.TrimSpace(tc.Function.Arguments) == "" {
-		return false
-	}
-	var value json.RawMessage
-	return errors.Is(json.NewDecoder(strings.NewReader(tc.Function.Arguments)).Decode(&value), io.ErrUnexpectedEOF)
 }
 
 // calls runs the calls of one reply in order, neighbours that bear it together.
@@ -151,12 +138,7 @@ func (s *slot) read(tc providers.ToolCall) {
 		s.result = ErrorResult(textNoName)
 		return
 	}
-	args, ok := arguments(tc)
-	if !ok {
-		s.result = ErrorResult(textBadJSON)
-		return
-	}
-	s.args, s.call.core = args, s.tools.core
+	s.args, s.call.core = tc.Arguments, s.tools.core
 	if tc.Function != nil {
 		s.call.raw = tc.Function.Arguments
 	}

@@ -2,6 +2,8 @@ package tools
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,7 +19,7 @@ func resultText(result *ToolResult) string {
 }
 
 // tidyCalls returns the calls with a name and an id each, the ids unique within
-// the reply.
+// the reply, and with arguments that can be stored and sent.
 func tidyCalls(calls []providers.ToolCall) []providers.ToolCall {
 	if len(calls) == 0 {
 		return nil
@@ -25,6 +27,7 @@ func tidyCalls(calls []providers.ToolCall) []providers.ToolCall {
 	tidy := slices.Clone(calls)
 	for i := range tidy {
 		tc := &tidy[i]
+		tidyArguments(tc)
 		if tc.Name == "" && tc.Function != nil {
 			tc.Name = tc.Function.Name
 		}
@@ -34,6 +37,42 @@ func tidyCalls(calls []providers.ToolCall) []providers.ToolCall {
 		}
 	}
 	return tidy
+}
+
+// tidyArguments reads the text of a call's arguments, unless the provider has,
+// and makes it the JSON object that it means. Where it means none the call gets
+// no arguments, and is marked with what to tell the model. Nothing else is kept:
+// a broken text in a history would make every later request fail.
+func tidyArguments(tc *providers.ToolCall) {
+	if tc.Function == nil {
+		return
+	}
+	text := tc.Function.Arguments
+	if len(tc.Arguments) > 0 && strings.HasPrefix(strings.TrimSpace(text), "{") && json.Valid([]byte(text)) {
+		return
+	}
+	object := "{}"
+	switch {
+	case tc.Invalid != "":
+		tc.Arguments = map[string]interface{}{}
+	case len(tc.Arguments) > 0:
+		if data, err := json.Marshal(tc.Arguments); err == nil {
+			object = string(data)
+		}
+	default:
+		args, written, err := readArguments(text)
+		switch {
+		case err == nil:
+			tc.Arguments, object = args, written
+		case errors.Is(err, errCut):
+			tc.Arguments, tc.Invalid = map[string]interface{}{}, textCut
+		default:
+			tc.Arguments, tc.Invalid = map[string]interface{}{}, fmt.Sprintf(textBadJSON, err)
+		}
+	}
+	if object != text {
+		tc.Function = &providers.FunctionCall{Name: tc.Function.Name, Arguments: object}
+	}
 }
 
 // arguments returns a call's arguments, from their JSON text if need be. ok is

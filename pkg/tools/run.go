@@ -130,6 +130,9 @@ var errCheckpoint = errors.New("the step could not be recorded")
 func (l *loop) run(ctx context.Context, pending []providers.ToolCall) error {
 	err := l.prepareOutput()
 	if err == nil && len(pending) > 0 {
+		for i := range pending {
+			tidyArguments(&pending[i]) // of a history from before they were stored tidy
+		}
 		judge(pending, l.cfg.Finish)
 		err = l.answer(ctx, reply{round: l.cfg.Rounds, message: providers.Message{ToolCalls: pending}, finish: l.cfg.Finish})
 	}
