@@ -45,6 +45,11 @@ type callState struct {
 	ticket *ticket   // the call may report back later
 	inst   *instance // the call's legacy AsyncTool, with or without a ticket
 	nested atomic.Int32
+
+	// args are the arguments that checker has checked, which a tool that brings
+	// its own checker need not do again.
+	args    map[string]interface{}
+	checker *argChecker
 }
 
 type (

@@ -16,7 +16,7 @@ type entry struct {
 	def  providers.ToolDefinition
 	args *argChecker
 
-	ownArgs bool // the tool checks its arguments itself
+	raw bool // takes the text of the arguments
 
 	perCall  bool          // instances are made per call; the setters below are nil
 	executor AsyncExecutor // takes its callback with the call
@@ -57,7 +57,7 @@ func newEntry(tool Tool) (e *entry, err error) {
 		Name: e.name, Description: tool.Description(), Parameters: params,
 	}}
 	if t, ok := tool.(interface{ ownArgs() *argChecker }); ok {
-		e.args, e.ownArgs = t.ownArgs(), true
+		e.args = t.ownArgs()
 	} else {
 		e.args = newArgChecker(params)
 	}
@@ -79,6 +79,7 @@ func (e *entry) classify() {
 	if p, ok := As[PerCallTool](e.tool); ok {
 		e.perCall = true
 		fresh := p.ForCall()
+		_, e.raw = fresh.(RawExecutor)
 		e.breaks = breaksLoop(fresh)
 		e.beside, _ = As[ParallelSafe](fresh)
 		_, executor := fresh.(AsyncExecutor)
@@ -86,6 +87,7 @@ func (e *entry) classify() {
 		e.canAsync = executor || async
 		return
 	}
+	_, e.raw = e.tool.(RawExecutor)
 	e.breaks = breaksLoop(e.tool)
 	e.ctxTool, _ = As[ContextualTool](e.tool)
 	e.metaTool, _ = As[MetadataAwareTool](e.tool)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 )
@@ -85,10 +84,9 @@ func (c *core) guarded(ctx context.Context, e *entry, call *callState, args map[
 			result = c.panicked(ctx, call, p)
 		}
 	}()
-	if !e.ownArgs {
-		if wrong := e.args.check(c.logger, e.name, args); wrong != "" {
-			return ErrorResult(wrong).WithError(errBadArgs)
-		}
+	args, wrong := c.prepare(e, call, args)
+	if wrong != "" {
+		return ErrorResult(wrong).WithError(errBadArgs)
 	}
 	if cb != nil && e.canAsync || e.async != nil && e.async.installed.Load() {
 		result = c.runTicketed(ctx, e, call, args, cb)
@@ -102,6 +100,26 @@ func (c *core) guarded(ctx context.Context, e *entry, call *callState, args map[
 		c.logger.WarnContext(ctx, "tool says it works on in the background but takes no callback", "tool", e.name)
 	}
 	return result
+}
+
+// prepare returns the arguments as the tool gets them, or what the model has to
+// know.
+func (c *core) prepare(e *entry, call *callState, args map[string]interface{}) (fitted map[string]interface{}, wrong string) {
+	if call.raw != "" && (e.raw || longNumber(call.raw)) {
+		v, ok := decodeNumbers(call.raw)
+		if ok && !e.raw {
+			v, ok = exact(v)
+		}
+		if written, isObject := v.(map[string]interface{}); ok && isObject {
+			args = written
+		}
+	}
+	fitted, wrong = e.args.prepare(c.logger, e.name, args)
+	if !sameMap(fitted, args) {
+		call.raw = ""
+	}
+	call.args, call.checker = fitted, e.args
+	return fitted, wrong
 }
 
 // runPlain runs a call that cannot report back.
@@ -220,27 +238,17 @@ func runFresh(ctx context.Context, tool Tool, args map[string]interface{}) *Tool
 const maxNamed = 30
 
 func (r *ToolRegistry) notFound(name string) *ToolResult {
-	text := fmt.Sprintf("Tool %q not found.", name)
-	if names := r.List(); len(names) > maxNamed {
-		text += fmt.Sprintf(" Some of the %d available tools: %s.", len(names), strings.Join(nearest(name, names), ", "))
+	text := fmt.Sprintf("Tool %s not found.", got(name))
+	names := r.List()
+	if near := meant(name, names, 3); len(near) > 0 {
+		text += " Did you mean " + strings.Join(near, " or ") + "?"
+	}
+	if len(names) > maxNamed {
+		text += fmt.Sprintf(" Some of the %d available tools: %s.", len(names), strings.Join(nearest(name, names)[:maxNamed], ", "))
 	} else if len(names) > 0 {
 		text += " Available tools: " + strings.Join(names, ", ") + "."
 	}
 	return ErrorResult(text).WithError(fmt.Errorf("%w: %s", ErrNotFound, name))
-}
-
-// nearest returns the names that begin most like name.
-func nearest(name string, names []string) []string {
-	common := func(s string) int {
-		n := 0
-		for n < len(s) && n < len(name) && s[n] == name[n] {
-			n++
-		}
-		return n
-	}
-	sorted := slices.Clone(names)
-	slices.SortStableFunc(sorted, func(a, b string) int { return common(b) - common(a) })
-	return sorted[:maxNamed]
 }
 
 // panicked logs a panic with its stack and makes the result for the model,

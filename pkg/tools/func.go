@@ -55,16 +55,20 @@ func (b *funcBase) Name() string                       { return b.name }
 func (b *funcBase) Description() string                { return b.description }
 func (b *funcBase) Parameters() map[string]interface{} { return b.shape.schema }
 
-// ownArgs tells the registry not to check the arguments a second time.
+// ownArgs gives the registry the checker that this tool would use itself.
 func (b *funcBase) ownArgs() *argChecker { return b.args }
 
-// decode reads args into in. It returns nil, or what the model has to know.
-func (b *funcBase) decode(args map[string]interface{}, in any) *ToolResult {
+// decode reads args into in, and checks them unless the registry has. It returns
+// nil, or what the model has to know.
+func (b *funcBase) decode(ctx context.Context, args map[string]interface{}, in any) *ToolResult {
 	if args == nil {
 		args = map[string]interface{}{}
 	}
-	if wrong := b.args.check(nil, b.name, args); wrong != "" {
-		return ErrorResult(wrong).WithError(errBadArgs)
+	if call := stateFrom(ctx); call == nil || call.checker != b.args || !sameMap(call.args, args) {
+		var wrong string
+		if args, wrong = b.args.prepare(nil, b.name, args); wrong != "" {
+			return ErrorResult(wrong).WithError(errBadArgs)
+		}
 	}
 	data, err := json.Marshal(b.shape.fill(args))
 	if err == nil {
@@ -83,7 +87,7 @@ type funcTool[In any] struct {
 
 func (t *funcTool[In]) Execute(ctx context.Context, args map[string]interface{}) *ToolResult {
 	var in In
-	if wrong := t.decode(args, &in); wrong != nil {
+	if wrong := t.decode(ctx, args, &in); wrong != nil {
 		return wrong
 	}
 	return t.fn(ctx, in)
@@ -100,7 +104,7 @@ func (t *asyncFuncTool[In]) Execute(ctx context.Context, args map[string]interfa
 
 func (t *asyncFuncTool[In]) ExecuteAsync(ctx context.Context, args map[string]interface{}, cb AsyncCallback) *ToolResult {
 	var in In
-	if wrong := t.decode(args, &in); wrong != nil {
+	if wrong := t.decode(ctx, args, &in); wrong != nil {
 		return wrong
 	}
 	return t.fn(ctx, in, cb)

@@ -96,7 +96,11 @@ func runInvocation(ctx context.Context, inv *Invocation) *ToolResult {
 	if !sameMap(inv.Args, inv.given) {
 		inv.state.raw = ""
 	}
-	return inv.state.core.guarded(ctx, inv.entry, inv.state, inv.Args, inv.cb)
+	result := inv.state.core.guarded(ctx, inv.entry, inv.state, inv.Args, inv.cb)
+	if inv.state.args != nil {
+		inv.Args, inv.given = inv.state.args, inv.state.args
+	}
+	return result
 }
 
 // handle runs a call through the middleware, if there is any.

@@ -49,7 +49,7 @@ func (l *loop) fits(answer string) (text, wrong string) {
 	} else if err = l.schema.Validate(instance); err != nil {
 		problem = err.Error()
 		if v, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
-			problem = strings.Join(violations(nil, v, instance), "; ")
+			problem = violations(l.schema, v, instance)
 		}
 	}
 	if problem == "" {

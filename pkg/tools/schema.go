@@ -6,24 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 )
 
-// argChecker checks arguments against a tool's schema. It compiles the schema
+// argChecker fits arguments to a tool's schema and checks them. It compiles the schema
 // once, when it is first needed, because compiling costs more than a whole call.
 type argChecker struct {
 	params map[string]interface{}
 	once   sync.Once
 	schema *jsonschema.Schema // nil: nothing to check
+	nodes  map[*jsonschema.Schema]*node
 	err    error
 }
 
@@ -36,7 +30,9 @@ func (c *argChecker) compile(logger *slog.Logger, tool string) error {
 		if len(c.params) == 0 {
 			return
 		}
-		c.schema, c.err = compileSchema(c.params)
+		if c.schema, c.err = compileSchema(c.params); c.err == nil {
+			c.nodes = nodesOf(c.schema)
+		}
 		if c.err != nil && logger != nil {
 			logger.Warn("tool schema is not usable, its arguments are not checked", "tool", tool, "err", c.err)
 		}
@@ -44,28 +40,52 @@ func (c *argChecker) compile(logger *slog.Logger, tool string) error {
 	return c.err
 }
 
-// check returns every violation in one sentence for the model, or "".
-func (c *argChecker) check(logger *slog.Logger, tool string, args map[string]interface{}) string {
+// prepare returns the arguments as the schema wants them: those it was given if
+// there is nothing to change, which it never does in place. If they do not fit,
+// it returns a text for the model that names every violation.
+func (c *argChecker) prepare(logger *slog.Logger, tool string, args map[string]interface{}) (fitted map[string]interface{}, wrong string) {
 	if err := c.compile(logger, tool); err != nil || c.schema == nil {
-		return ""
+		return args, ""
 	}
 	var instance interface{} = args
 	if !plainJSON(instance) {
-		var err error
-		if instance, err = throughJSON(instance); err != nil {
-			return "Invalid arguments for " + tool + ": they are not JSON: " + err.Error()
+		decoded, err := throughJSON(instance)
+		ok := err == nil
+		if ok {
+			instance, ok = exact(decoded)
+		}
+		if !ok {
+			return nil, "Invalid arguments for " + tool + ": they are not JSON."
 		}
 	}
-	err := c.schema.Validate(instance)
-	if err == nil {
-		return ""
+	f := fitter{nodes: c.nodes}
+	value, changed := f.fit(c.schema, instance)
+	err := c.schema.Validate(value)
+	if err != nil && changed && c.schema.Validate(instance) == nil {
+		return args, "" // the defaults were too much
 	}
+	if err != nil {
+		return nil, c.complaint(tool, args, value, err)
+	}
+	if m, ok := value.(map[string]interface{}); ok && changed {
+		return m, ""
+	}
+	return args, ""
+}
+
+const textEmptyArgs = " There were no arguments at all: if you wrote some, your output was probably cut off. Send less at once, or in several parts."
+
+// complaint says to the model what is wrong with its arguments.
+func (c *argChecker) complaint(tool string, args map[string]interface{}, value interface{}, err error) string {
 	violation, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
 		return "Invalid arguments for " + tool + ": " + err.Error()
 	}
-	return "Invalid arguments for " + tool + ": " + strings.Join(violations(nil, violation, instance), "; ") +
-		". Correct them and call the tool again."
+	text := "Invalid arguments for " + tool + ": " + violations(c.schema, violation, value) + ". Correct them and call the tool again."
+	if len(args) == 0 {
+		text += textEmptyArgs
+	}
+	return text
 }
 
 // schemaURL names a schema within its own compiler; nothing is ever loaded.
@@ -129,134 +149,6 @@ func plainJSON(v interface{}) bool {
 	default:
 		return false
 	}
-}
-
-// violations appends a phrase for each leaf of e: where, what was expected,
-// what was there.
-func violations(out []string, e *jsonschema.ValidationError, args interface{}) []string {
-	switch e.ErrorKind.(type) {
-	case *kind.AnyOf, *kind.OneOf:
-		if len(e.Causes) > 0 {
-			var forms []string
-			for _, c := range e.Causes {
-				forms = append(forms, strings.Join(violations(nil, c, args), " and "))
-			}
-			return append(out, place(e.InstanceLocation)+"matches none of the allowed forms ("+strings.Join(forms, ", or ")+")")
-		}
-	}
-	if len(e.Causes) > 0 {
-		for _, c := range e.Causes {
-			out = violations(out, c, args)
-		}
-		return out
-	}
-	if k, ok := e.ErrorKind.(*kind.Required); ok {
-		for _, name := range k.Missing {
-			out = append(out, path(append(slices.Clip(e.InstanceLocation), name))+" is required")
-		}
-		return out
-	}
-	return append(out, place(e.InstanceLocation)+phrase(e, args))
-}
-
-// phrase says what was expected and what was there.
-func phrase(e *jsonschema.ValidationError, args interface{}) string {
-	switch k := e.ErrorKind.(type) {
-	case *kind.Type:
-		return "expected " + strings.Join(k.Want, " or ") + ", got " + k.Got + " " + got(valueAt(args, e.InstanceLocation))
-	case *kind.Enum:
-		wants := make([]string, len(k.Want))
-		for i, w := range k.Want {
-			wants[i] = got(w)
-		}
-		return "expected one of " + strings.Join(wants, ", ") + ", got " + got(k.Got)
-	case *kind.Minimum:
-		return "expected at least " + number(k.Want) + ", got " + number(k.Got)
-	case *kind.Maximum:
-		return "expected at most " + number(k.Want) + ", got " + number(k.Got)
-	case *kind.ExclusiveMinimum:
-		return "expected more than " + number(k.Want) + ", got " + number(k.Got)
-	case *kind.ExclusiveMaximum:
-		return "expected less than " + number(k.Want) + ", got " + number(k.Got)
-	case *kind.MinLength:
-		return fmt.Sprintf("expected at least %d characters, got %d", k.Want, k.Got)
-	case *kind.MaxLength:
-		return fmt.Sprintf("expected at most %d characters, got %d", k.Want, k.Got)
-	case *kind.MinItems:
-		return fmt.Sprintf("expected at least %d items, got %d", k.Want, k.Got)
-	case *kind.MaxItems:
-		return fmt.Sprintf("expected at most %d items, got %d", k.Want, k.Got)
-	case *kind.Pattern:
-		return "expected a text that matches " + k.Want + ", got " + got(k.Got)
-	case *kind.AdditionalProperties:
-		return "unknown argument " + strings.Join(k.Properties, ", ")
-	default:
-		return e.ErrorKind.LocalizedString(message.NewPrinter(language.English))
-	}
-}
-
-// path writes a place the way one would in code: options.tags[2].
-func path(location []string) string {
-	var b strings.Builder
-	for _, part := range location {
-		if _, err := strconv.Atoi(part); err == nil && b.Len() > 0 {
-			b.WriteString("[" + part + "]")
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('.')
-		}
-		b.WriteString(part)
-	}
-	return b.String()
-}
-
-func place(location []string) string {
-	if len(location) == 0 {
-		return ""
-	}
-	return path(location) + ": "
-}
-
-// valueAt returns what the model sent at a place.
-func valueAt(v interface{}, location []string) interface{} {
-	for _, part := range location {
-		switch c := v.(type) {
-		case map[string]interface{}:
-			v = c[part]
-		case []interface{}:
-			i, err := strconv.Atoi(part)
-			if err != nil || i < 0 || i >= len(c) {
-				return nil
-			}
-			v = c[i]
-		default:
-			return nil
-		}
-	}
-	return v
-}
-
-// maxGot bounds how much of a wrong value is repeated to the model, in bytes.
-const maxGot = 60
-
-func got(v interface{}) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Sprintf("%T", v)
-	}
-	if len(data) > maxGot {
-		return strings.ToValidUTF8(string(data[:maxGot]), "") + "..."
-	}
-	return string(data)
-}
-
-func number(r *big.Rat) string {
-	if r.IsInt() {
-		return r.Num().String()
-	}
-	f, _ := r.Float64()
-	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
 // cloneSchema copies a schema and keeps its Go types, so that later changes of

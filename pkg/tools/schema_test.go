@@ -54,7 +54,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 		{`{` + fine + `, "options": {"timeout": 1, "when": "tomorrow"}}`, `options.when: `},
 		{`{` + fine + `, "strict": {"a": 1}}`, `strict: unknown argument a`},
 		{`{` + fine + `, "either": 3}`, `either: matches none of the allowed forms (either: expected string, got number 3, or either: expected at least 5, got 3)`},
-		{`{` + fine + `, "enabled": null}`, `enabled: expected boolean, got null null`},
+		{`{"path": null, "count": 1}`, `path: expected string, got null.`},
 		{`{"path": "` + strings.Repeat("ü", 500) + `", "count": 1}`, `path: expected at most 20 characters, got 500`},
 	} {
 		var args map[string]interface{}

@@ -229,7 +229,7 @@ func TestSeedReferenceSchemaGuide(t *testing.T) {
 		"enabled": {true, "yes"},
 		"mode":    {"fast", "slow"},
 		"tags":    {[]interface{}{"a"}, []interface{}{1.0}},
-		"options": {map[string]interface{}{"timeout": 5.0}, map[string]interface{}{"timeout": "5"}},
+		"options": {map[string]interface{}{"timeout": 5.0}, map[string]interface{}{"timeout": "soon"}},
 	} {
 		right, wrong := map[string]interface{}{"name": "Ada"}, map[string]interface{}{"name": "Ada"}
 		right[name], wrong[name] = values[0], values[1]

@@ -18,8 +18,9 @@ type shape struct {
 	schema map[string]interface{}
 	fields map[string]*field // of a struct
 	items  *shape            // of a slice or map
-	// hasDefaults is whether there is a default anywhere below.
-	hasDefaults bool
+	// hasDefaults is whether there is a default anywhere below, creates whether
+	// something below is created for its defaults.
+	hasDefaults, creates bool
 }
 
 type field struct {
@@ -116,6 +117,7 @@ func (b *shapeBuilder) container(t reflect.Type) *shape {
 			schema:      map[string]interface{}{"type": "object", "additionalProperties": items.schema},
 			items:       items,
 			hasDefaults: items.hasDefaults,
+			creates:     items.creates,
 		}
 	}
 	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 {
@@ -126,6 +128,7 @@ func (b *shapeBuilder) container(t reflect.Type) *shape {
 		schema:      map[string]interface{}{"type": "array", "items": items.schema},
 		items:       items,
 		hasDefaults: items.hasDefaults,
+		creates:     items.creates,
 	}
 	if t.Kind() == reflect.Array {
 		s.schema["minItems"], s.schema["maxItems"] = t.Len(), t.Len()
@@ -155,6 +158,7 @@ func (b *shapeBuilder) structShape(t reflect.Type) *shape {
 			required = append(required, name)
 		}
 		s.hasDefaults = s.hasDefaults || fd.def != nil || fd.hasDefaults
+		s.creates = s.creates || fd.create || fd.creates
 	}
 	s.schema = map[string]interface{}{"type": "object", "properties": properties}
 	if len(required) > 0 {
@@ -265,9 +269,11 @@ func (b *shapeBuilder) value(f reflect.StructField, s *shape, text string) inter
 	return v
 }
 
-// fill returns v with the defaults of what is missing. v is not changed.
+// fill returns v with the structs that are missing in it, as far as there are
+// defaults for what is in them: in Go they are there in any case. v is not
+// changed, and has the other defaults already.
 func (s *shape) fill(v interface{}) interface{} {
-	if !s.hasDefaults {
+	if !s.creates {
 		return v
 	}
 	switch v := v.(type) {
@@ -279,7 +285,11 @@ func (s *shape) fill(v interface{}) interface{} {
 			}
 		}
 		for name, f := range s.fields {
-			f.fillInto(filled, name)
+			if e, ok := v[name]; ok {
+				filled[name] = f.fill(e)
+			} else if f.create {
+				filled[name] = f.fresh()
+			}
 		}
 		return filled
 	case []interface{}:
@@ -293,14 +303,16 @@ func (s *shape) fill(v interface{}) interface{} {
 	}
 }
 
-func (f *field) fillInto(m map[string]interface{}, name string) {
-	v, present := m[name]
-	switch {
-	case present:
-		m[name] = f.fill(v)
-	case f.def != nil:
-		m[name] = f.def
-	case f.create:
-		m[name] = f.fill(map[string]interface{}{})
+// fresh returns a struct that holds nothing but defaults.
+func (s *shape) fresh() map[string]interface{} {
+	m := make(map[string]interface{})
+	for name, f := range s.fields {
+		switch {
+		case f.def != nil:
+			m[name] = f.def
+		case f.create:
+			m[name] = f.fresh()
+		}
 	}
+	return m
 }
