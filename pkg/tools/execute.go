@@ -102,6 +102,9 @@ func (c *core) guarded(ctx context.Context, e *entry, call *callState, args map[
 	return result
 }
 
+// textEmptyArgs is for a model whose arguments got lost.
+const textEmptyArgs = " There were no arguments at all: if you wrote some, your output was probably cut off. Send less at once, or in several parts."
+
 // prepare returns the arguments as the tool gets them, or what the model has to
 // know.
 func (c *core) prepare(e *entry, call *callState, args map[string]interface{}) (fitted map[string]interface{}, wrong string) {
@@ -115,6 +118,9 @@ func (c *core) prepare(e *entry, call *callState, args map[string]interface{}) (
 		}
 	}
 	fitted, wrong = e.args.prepare(c.logger, e.name, args)
+	if wrong != "" && len(args) == 0 && call.Round > 0 {
+		wrong += textEmptyArgs
+	}
 	if !sameMap(fitted, args) {
 		call.raw = ""
 	}

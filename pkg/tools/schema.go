@@ -65,7 +65,7 @@ func (c *argChecker) prepare(logger *slog.Logger, tool string, args map[string]i
 		return args, "" // the defaults were too much
 	}
 	if err != nil {
-		return nil, c.complaint(tool, args, value, err)
+		return nil, c.complaint(tool, value, err)
 	}
 	if m, ok := value.(map[string]interface{}); ok && changed {
 		return m, ""
@@ -73,19 +73,13 @@ func (c *argChecker) prepare(logger *slog.Logger, tool string, args map[string]i
 	return args, ""
 }
 
-const textEmptyArgs = " There were no arguments at all: if you wrote some, your output was probably cut off. Send less at once, or in several parts."
-
 // complaint says to the model what is wrong with its arguments.
-func (c *argChecker) complaint(tool string, args map[string]interface{}, value interface{}, err error) string {
+func (c *argChecker) complaint(tool string, value interface{}, err error) string {
 	violation, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
 		return "Invalid arguments for " + tool + ": " + err.Error()
 	}
-	text := "Invalid arguments for " + tool + ": " + violations(c.schema, violation, value) + ". Correct them and call the tool again."
-	if len(args) == 0 {
-		text += textEmptyArgs
-	}
-	return text
+	return "Invalid arguments for " + tool + ": " + violations(c.schema, violation, value) + ". Correct them and call the tool again."
 }
 
 // schemaURL names a schema within its own compiler; nothing is ever loaded.

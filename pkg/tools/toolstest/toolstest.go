@@ -140,10 +140,11 @@ func (k *kit) through(t *testing.T, r *tools.ToolRegistry, args map[string]inter
 	return k.wait(t, args, func() *tools.ToolResult { return r.Execute(k.ctx, k.tool.Name(), args) })
 }
 
-// wrongFor returns values that are not of a JSON type.
+// wrongFor returns values that are not of a JSON type, and that nobody would
+// take for one that was written differently.
 func wrongFor(kind interface{}) []interface{} {
 	values := map[string]interface{}{
-		"string":  "text",
+		"string":  "some text, and more",
 		"number":  1.5,
 		"boolean": true,
 		"array":   []interface{}{map[string]interface{}{}},
@@ -152,6 +153,9 @@ func wrongFor(kind interface{}) []interface{} {
 	name, ok := kind.(string)
 	if !ok {
 		return nil // any or several types
+	}
+	if name == "array" { // a value alone may be meant as the one element
+		return []interface{}{values["string"]}
 	}
 	delete(values, name)
 	return slices.Collect(maps.Values(values))
