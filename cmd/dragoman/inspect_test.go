@@ -298,11 +298,15 @@ func TestInspectionWithoutALedger(t *testing.T) {
 // lister is a model that lists a folder and then answers.
 type lister struct {
 	asked []string // the fingerprints of the requests
+	empty int      // so many of its answers have no text
 }
 
 func (m *lister) Chat(_ context.Context, messages []providers.Message, defs []providers.ToolDefinition, model string, options map[string]interface{}) (*providers.LLMResponse, error) {
 	m.asked = append(m.asked, providers.Fingerprint(messages, providers.ToolsDigest(defs), model, options))
-	if messages[len(messages)-1].Role == providers.RoleTool {
+	if last := len(messages) - 1; messages[last].Role == providers.RoleTool || len(defs) == 0 {
+		if m.empty--; m.empty >= 0 {
+			return &providers.LLMResponse{FinishReason: providers.FinishStop}, nil
+		}
 		return &providers.LLMResponse{Content: "that is all", FinishReason: providers.FinishStop}, nil
 	}
 	call := providers.ToolCall{ID: "c1", Type: "function", Name: "list_dir", Function: &providers.FunctionCall{Name: "list_dir", Arguments: `{"path":"."}`}, Arguments: map[string]any{"path": "."}}
@@ -310,10 +314,10 @@ func (m *lister) Chat(_ context.Context, messages []providers.Message, defs []pr
 }
 
 // live runs a turn as the daemon does and records it.
-func (c *scene) live(id, text string) { c.liveSince(id, text, time.Now()) }
+func (c *scene) live(id, text string) { c.liveSince(id, text, time.Now(), &lister{}) }
 
 // liveSince is live for a turn that began some time ago: it has been interrupted.
-func (c *scene) liveSince(id, text string, began time.Time) {
+func (c *scene) liveSince(id, text string, began time.Time, model *lister) {
 	c.t.Helper()
 	cfg, err := config.Load(c.file, func(string) string { return "" })
 	if err != nil {
@@ -323,7 +327,6 @@ func (c *scene) liveSince(id, text string, began time.Time) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	model := &lister{}
 	agentConfig := a.agent.Config()
 	agentConfig.Provider, agentConfig.History = model, c.s
 	agentConfig.Zone = func(context.Context, bus.Address) *time.Location { return cfg.Location() }
@@ -356,8 +359,10 @@ func TestReplay(t *testing.T) {
 	c.live("5", "five")
 	c.put(store.Tx{Summaries: []store.Summary{{Session: chat7.String(), Text: "they counted", Keep: 4}}})
 	c.live("6", "six")
-	c.liveSince("7", "seven", time.Now().AddDate(0, 0, -3))
-	for n := 1; n <= 7; n++ {
+	c.liveSince("7", "seven", time.Now().AddDate(0, 0, -3), &lister{})
+	c.liveSince("8", "eight", time.Now(), &lister{empty: 2}) // unseen
+	c.liveSince("9", "nine", time.Now(), &lister{empty: 3})  // and asked for words
+	for n := 1; n <= 9; n++ {
 		turn := fmt.Sprint("turn-", n)
 		want := fmt.Sprintf("turn %s would send the same again: 2 of 2 requests are alike, byte for byte\n", turn)
 		if code, text := c.run("replay", turn); code != 0 || text != want {
