@@ -56,7 +56,13 @@ func (l *loop) together(ctx context.Context, round int, calls []providers.ToolCa
 	slots := make([]*slot, 0, len(calls))
 	done := make(chan *slot)
 	ended := make(map[*slot]bool, len(calls))
-	for running := 0; ; running-- {
+	running := 0
+	defer func() { // when a hook panics
+		for ; running > 0; running-- {
+			<-done
+		}
+	}()
+	for {
 		for err == nil && ctx.Err() == nil && l.res.StopReason == "" && running < l.parallel() && len(slots) < len(calls) {
 			var s *slot
 			if s, err = l.begin(ctx, round, calls[len(slots)]); err == nil {
@@ -69,6 +75,7 @@ func (l *loop) together(ctx context.Context, round int, calls []providers.ToolCa
 			return answered, err
 		}
 		ended[<-done] = true
+		running--
 		for answered < len(slots) && ended[slots[answered]] {
 			if failed := l.end(ctx, slots[answered]); err == nil {
 				err = failed

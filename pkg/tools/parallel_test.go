@@ -295,3 +295,26 @@ func TestLoopKeepsItsSlotSideBySide(t *testing.T) {
 		}
 	})
 }
+
+// A hook that panics takes the loop with it, and leaves nothing running behind.
+func TestHookPanicsSideBySide(t *testing.T) {
+	for at, wait := range map[tools.RecordKind]time.Duration{tools.RecordBegin: time.Second, tools.RecordEnd: 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			r, _ := sleepers(t)
+			began, seen := time.Now(), 0
+			defer func() {
+				if took := time.Since(began); recover() == nil || took != wait {
+					t.Errorf("%s: it ended after %v", at, took)
+				}
+			}()
+			run(t, tools.ToolLoopConfig{Tools: r, Checkpoint: func(_ context.Context, r tools.Record) error {
+				if r.Kind == at {
+					if seen++; seen == 2 {
+						panic("disk on fire")
+					}
+				}
+				return nil
+			}}, calling(sleeping(1, 1, 3)...), answering("done"))
+		})
+	}
+}
