@@ -185,6 +185,7 @@ func (a *Agent) Run(ctx context.Context, t Turn) (out Outcome, err error) {
 }
 
 func (a *Agent) around(ctx context.Context, call tools.Call) (context.Context, func(Outcome, error)) {
+	ctx = providers.WithTurn(ctx)
 	if a.cfg.Around == nil {
 		return ctx, func(Outcome, error) {}
 	}

@@ -3,6 +3,9 @@ package providers
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Model is one configured model: a provider, the API's name for the model, and
@@ -14,40 +17,193 @@ type Model struct {
 	Options  map[string]interface{}
 }
 
-// Chain returns a provider that asks the models in order until one answers.
-// Only failures that another model may not have lead on to the next one; a
-// request that is refused as invalid or too long is not repeated elsewhere.
-// The model and the options of each request are the chain's own.
+// Chain returns a provider that asks the models in order until one answers. It
+// is a Streamer. The model and the options of each request are the chain's own.
+//
+// Only a failure that another model may not have leads on to the next one; a
+// request that is refused as invalid or too long is not repeated elsewhere, nor
+// is one of whose answer a text was told. A model that failed is left alone for
+// a while: as long as it asks for, some seconds if it was busy or did not
+// answer, more each time, minutes if it refused its key. Then one request finds
+// out whether it works. Where no model is ready, the one that will be first is
+// asked nevertheless. In a turn (WithTurn) the model that answered last is asked
+// first.
+//
+// When all fail, the error is that of the model that will be ready first, and
+// its RetryAfter says when that is.
 func Chain(log *slog.Logger, models ...Model) LLMProvider {
-	return &chain{models: models, log: log}
+	return &chain{models: models, log: log, state: make([]cooldown, len(models))}
 }
 
 type chain struct {
 	models []Model
 	log    *slog.Logger
+
+	mu    sync.Mutex // many turns ask at once; held for a look only
+	state []cooldown // of the models
 }
 
-func (c *chain) Chat(ctx context.Context, messages []Message, tools []ToolDefinition, _ string, _ map[string]interface{}) (*LLMResponse, error) {
-	var err error
-	for i, m := range c.models {
-		var resp *LLMResponse
-		resp, err = m.Provider.Chat(ctx, messages, tools, m.Model, m.Options)
-		if err == nil || ctx.Err() != nil || !worthAnother(KindOf(err)) {
-			return resp, err
-		}
-		if i+1 < len(c.models) {
-			c.log.Warn("model failed, trying the next", "model", m.Name, "next", c.models[i+1].Name, "err", err)
+// turn is what a chain remembers of a turn.
+type turn struct{ model atomic.Pointer[Model] }
+
+type turnKey struct{}
+
+// WithTurn returns a context for the requests of one turn: a Chain goes on with
+// the model that has answered in it, so that what one model has thought and
+// called is not put before another without need.
+func WithTurn(ctx context.Context) context.Context {
+	return context.WithValue(ctx, turnKey{}, &turn{})
+}
+
+type spareKey struct{}
+
+// HasSpare reports whether another model is ready to take the request over, so
+// that a provider need not be patient with this one.
+func HasSpare(ctx context.Context) bool { return ctx.Value(spareKey{}) != nil }
+
+func (c *chain) Chat(ctx context.Context, messages []Message, tools []ToolDefinition, model string, options map[string]interface{}) (*LLMResponse, error) {
+	return c.ChatStream(ctx, messages, tools, model, options, nil)
+}
+
+// ChatStream implements Streamer.
+func (c *chain) ChatStream(ctx context.Context, messages []Message, tools []ToolDefinition, _ string, _ map[string]interface{}, onDelta func(Delta)) (*LLMResponse, error) {
+	told, watch := false, onDelta
+	if onDelta != nil {
+		watch = func(d Delta) {
+			told = told || d.Text != ""
+			onDelta(d)
 		}
 	}
-	return nil, err
+	inTurn, _ := ctx.Value(turnKey{}).(*turn)
+	tried := make([]error, len(c.models))
+	for at, spare := c.first(inTurn); at >= 0; at, spare = c.next(tried) {
+		asked := ctx
+		if spare {
+			asked = context.WithValue(ctx, spareKey{}, true)
+		}
+		resp, err := c.ask(asked, at, messages, tools, watch)
+		switch _, leadsOn := failure(err); {
+		case err == nil:
+			if inTurn != nil {
+				inTurn.model.Store(&c.models[at])
+			}
+			return resp, nil
+		case told, !leadsOn, ctx.Err() != nil:
+			return nil, err
+		}
+		tried[at] = err
+	}
+	return nil, c.sum(tried)
 }
 
-func worthAnother(k ErrorKind) bool {
-	switch k {
-	case KindRateLimit, KindOverloaded, KindAuth, KindBilling, KindTimeout, KindUnreachable:
-		return true
-	case KindContextOverflow, KindInvalidRequest:
-		return false
+// ask asks one model and notes what comes of it.
+func (c *chain) ask(ctx context.Context, at int, messages []Message, tools []ToolDefinition, onDelta func(Delta)) (resp *LLMResponse, err error) {
+	begun, m, panicked := time.Now(), &c.models[at], true
+	defer func() { c.note(ctx, at, begun, err, panicked) }()
+	resp, err = Stream(ctx, m.Provider, messages, tools, m.Model, m.Options, onDelta)
+	panicked = false
+	return resp, err
+}
+
+// first picks the model to begin with, and says whether another is ready too.
+func (c *chain) first(t *turn) (at int, spare bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if t != nil {
+		if at = c.index(t.model.Load()); at >= 0 && c.state[at].begin(now) {
+			return at, c.other(now, nil, at)
+		}
+	}
+	for at = range c.state {
+		if c.state[at].begin(now) {
+			return at, c.other(now, nil, at)
+		}
+	}
+	return c.soonest(), false
+}
+
+// index finds a model of a turn, which may be another chain's.
+func (c *chain) index(m *Model) int {
+	for i := range c.models {
+		if &c.models[i] == m {
+			return i
+		}
+	}
+	return -1
+}
+
+// next picks the first model that is ready and was not tried; -1 if there is none.
+func (c *chain) next(tried []error) (at int, spare bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for at = range c.state {
+		if tried[at] == nil && c.state[at].begin(now) {
+			return at, c.other(now, tried, at)
+		}
+	}
+	return -1, false
+}
+
+// other reports whether a model besides one is ready and was not tried.
+func (c *chain) other(now time.Time, tried []error, than int) bool {
+	for i := range c.state {
+		if i != than && (tried == nil || tried[i] == nil) && c.state[i].ready(now) {
+			return true
+		}
 	}
 	return false
+}
+
+// soonest is the model whose pause ends first.
+func (c *chain) soonest() int {
+	at := 0
+	for i := range c.state {
+		if c.state[i].until.Before(c.state[at].until) {
+			at = i
+		}
+	}
+	return at
+}
+
+// note notes what came of a request. One that was given up says nothing.
+func (c *chain) note(ctx context.Context, at int, begun time.Time, err error, panicked bool) {
+	e, leadsOn := failure(err)
+	c.mu.Lock()
+	state, was := &c.state[at], c.state[at].kind()
+	switch {
+	case panicked || err != nil && (e == nil || ctx.Err() != nil):
+		state.probing = false
+	case leadsOn:
+		state.fail(time.Now(), e)
+	default: // it answered; whoever refuses a request works as well
+		state.succeed(begun)
+	}
+	is, pause := state.kind(), time.Until(state.until)
+	c.mu.Unlock()
+	switch {
+	case is == was || len(c.models) == 1:
+	case is == "":
+		c.log.InfoContext(ctx, "model answers again", "model", c.models[at].Name)
+	default:
+		c.log.WarnContext(ctx, "model set aside", "model", c.models[at].Name, "duration", pause, "err", err)
+	}
+}
+
+// sum is the error when every model that was asked has failed.
+func (c *chain) sum(tried []error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if first := &c.state[c.soonest()]; len(c.models) > 1 && first.err != nil {
+		e := *first.err
+		e.RetryAfter = max(time.Until(first.until), 0)
+		return &e
+	}
+	for _, err := range tried {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

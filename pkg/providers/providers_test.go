@@ -73,8 +73,4 @@ func TestChain(t *testing.T) {
 			t.Errorf("%s: the error is %v", kind, err)
 		}
 	}
-	last := providers.Chain(slog.New(slog.DiscardHandler), providers.Model{Provider: fails(providers.KindOverloaded)}, providers.Model{Provider: fails(providers.KindAuth)})
-	if _, err := last.Chat(t.Context(), nil, nil, "", nil); providers.KindOf(err) != providers.KindAuth {
-		t.Errorf("when all fail the error is %v", err)
-	}
 }

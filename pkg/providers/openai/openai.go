@@ -30,6 +30,13 @@ const (
 	DefaultMaxRetryAfter  = time.Minute
 )
 
+// Where another model waits to take over, a second attempt is for what is gone in
+// a moment, and nothing else.
+const (
+	hastyAttempts = 2
+	hastyBudget   = 5 * time.Second
+)
+
 // Config configures a Provider. The zero value is OpenAI without a key.
 type Config struct {
 	// BaseURL is where the API lives, "/chat/completions" excluded; it usually
@@ -147,7 +154,8 @@ func (p *Provider) Close() {
 // It retries 408, 409, 425, 429, 5xx, timeouts and broken connections with
 // growing, jittered pauses, and waits as long as the API's Retry-After asks
 // for, up to Config.MaxRetryAfter. It gives up when the attempts or the budget
-// are spent, or when ctx would end before the next attempt.
+// are spent, or when ctx would end before the next attempt; where another model
+// is ready (providers.HasSpare), after one more attempt within seconds.
 //
 // Arguments of a tool call are decoded also when the model wrote them as a
 // string within a string, or the server as an object; empty text and null mean
@@ -174,6 +182,10 @@ func (p *Provider) ask(ctx context.Context, messages []providers.Message, tools 
 	if err != nil {
 		return nil, &providers.Error{Kind: providers.KindInvalidRequest, Message: err.Error()}
 	}
+	attempts, budget := p.cfg.MaxAttempts, p.cfg.RetryBudget
+	if providers.HasSpare(ctx) {
+		attempts, budget = min(attempts, hastyAttempts), min(budget, hastyBudget)
+	}
 	start := time.Now()
 	pauses := backoff.ExponentialBackOff{InitialInterval: 500 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 20 * time.Second}
 	for attempt := 1; ; attempt++ {
@@ -185,11 +197,11 @@ func (p *Provider) ask(ctx context.Context, messages []providers.Message, tools 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if !failed.retry || reply.told || attempt >= p.cfg.MaxAttempts || failed.RetryAfter > p.cfg.MaxRetryAfter {
+		if !failed.retry || reply.told || attempt >= attempts || failed.RetryAfter > p.cfg.MaxRetryAfter {
 			return nil, failed.Error
 		}
 		pause := max(pauses.NextBackOff(), jitter(failed.RetryAfter))
-		if !p.fits(ctx, start, pause) {
+		if !fits(ctx, start.Add(budget), pause) {
 			return nil, failed.Error
 		}
 		p.cfg.Logger.WarnContext(ctx, "model call failed, trying again",
@@ -208,15 +220,12 @@ func jitter(d time.Duration) time.Duration {
 	return d + rand.N(d/10+1) //nolint:gosec // spreads load, guards nothing
 }
 
-// fits reports whether an attempt after the pause is still within the budget
-// and within ctx.
-func (p *Provider) fits(ctx context.Context, start time.Time, pause time.Duration) bool {
+// fits reports whether an attempt after the pause begins by a time, and before
+// the end of ctx.
+func fits(ctx context.Context, by time.Time, pause time.Duration) bool {
 	next := time.Now().Add(pause)
-	if next.Sub(start) > p.cfg.RetryBudget {
-		return false
-	}
 	end, ok := ctx.Deadline()
-	return !ok || next.Before(end)
+	return !next.After(by) && (!ok || next.Before(end))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
