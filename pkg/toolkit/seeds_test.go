@@ -206,7 +206,9 @@ func TestSeedSecurityViolation(t *testing.T) {
 	if result.Success || !strings.Contains(result.Error, "forbidden") {
 		t.Errorf("got %+v", result)
 	}
-	toolError(t, err)
+	if failed := toolError(t, err); failed.ToolName != "execute_bash" {
+		t.Errorf("got %+v", failed)
+	}
 }
 
 func TestSeedBatchExecution(t *testing.T) {
