@@ -89,3 +89,32 @@ func TestNothingMoreToSay(t *testing.T) {
 		}
 	})
 }
+
+// What a tool has for the person is sent at once, before the answer, unless it
+// is silent: that wins over everything else the result says.
+func TestForUserIsSentAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		result *tools.ToolResult
+		want   []string
+	}{
+		"shown":                     {&tools.ToolResult{ForLLM: "raw", ForUser: "the picture"}, []string{"the picture", "model read: raw"}},
+		"shown of a failure":        {&tools.ToolResult{ForLLM: "raw", ForUser: "it failed", IsError: true}, []string{"it failed", "model read: raw"}},
+		"nothing to show":           {&tools.ToolResult{ForLLM: "raw"}, []string{"model read: raw"}},
+		"silent":                    {&tools.ToolResult{ForLLM: "raw", ForUser: "the picture", Silent: true}, []string{"model read: raw"}},
+		"silent, and it has failed": {&tools.ToolResult{ForLLM: "raw", ForUser: "it failed", Silent: true, IsError: true}, []string{"model read: raw"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				model := fakeModel(func(_ context.Context, m []providers.Message, _ []providers.ToolDefinition) (*providers.LLMResponse, error) {
+					if lastIsTool(m) {
+						return reply("model read: " + m[len(m)-1].Content)
+					}
+					return callTool("func", nil)
+				})
+				r := start(t, model, withTool(funcTool(func(context.Context) *tools.ToolResult { return c.result })))
+				r.say(r.ch.from("1", "a", "hi"))
+				r.wantTexts("1", c.want...)
+			})
+		})
+	}
+}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -234,5 +237,36 @@ func TestPromptIsTheSameEachTime(t *testing.T) {
 	// Its example is a call, so that a model which copies the form calls.
 	if calls, _, err := textcall.Parse(first); err != nil || len(calls) != 1 || calls[0].ToolName != "NAME" {
 		t.Errorf("the example reads as %+v, %v", calls, err)
+	}
+}
+
+// Calls in text run one at a time and in their order: the next begins when the
+// one before has its result, and the model is asked again when all have.
+func TestTextCallsRunOneAtATime(t *testing.T) {
+	r := tools.NewToolRegistry()
+	var running atomic.Int32
+	var order []float64
+	r.Register(tools.Func("step", "Take a step.", func(_ context.Context, in struct {
+		N float64 `json:"n"`
+	},
+	) *tools.ToolResult {
+		if running.Add(1) != 1 {
+			t.Error("another call runs at the same time")
+		}
+		order = append(order, in.N)
+		runtime.Gosched()
+		running.Add(-1)
+		return tools.NewToolResult("done")
+	}))
+	block := func(n int) string {
+		return fmt.Sprintf(`<tool>{"server_name":"local","tool_name":"step","arguments":{"n":%d}}</tool>`, n)
+	}
+	w := &writer{texts: []string{block(1) + "then\n" + block(2) + block(3), "done"}, finish: providers.FinishStop}
+	res, err := run(t, w, r, says("go"))
+	if err != nil || res.Content != "done" || len(w.read) != 2 {
+		t.Fatalf("%+v, %v, asked %d times", res, err, len(w.read))
+	}
+	if !slices.Equal(order, []float64{1, 2, 3}) {
+		t.Errorf("they ran in the order %v", order)
 	}
 }
