@@ -360,9 +360,13 @@ func TestReplay(t *testing.T) {
 	c.put(store.Tx{Summaries: []store.Summary{{Session: chat7.String(), Text: "they counted", Keep: 4}}})
 	c.live("6", "six")
 	c.liveSince("7", "seven", time.Now().AddDate(0, 0, -3), &lister{})
-	c.liveSince("8", "eight", time.Now(), &lister{empty: 2}) // unseen
-	c.liveSince("9", "nine", time.Now(), &lister{empty: 3})  // and asked for words
-	for n := 1; n <= 9; n++ {
+	c.liveSince("8", "eight", time.Now(), &lister{empty: 2})         // unseen
+	c.liveSince("9", "nine", time.Now(), &lister{empty: 3})          // and asked for words
+	c.liveSince("10", "ten", time.Now().AddDate(0, 0, 2), &lister{}) // another day
+	c.liveSince("11", "eleven", time.Now().AddDate(0, 0, 2), &lister{})
+	c.put(store.Tx{Undo: []string{chat7.String()}})
+	c.liveSince("12", "twelve", time.Now().AddDate(0, 0, 3), &lister{})
+	for n := 1; n <= 12; n++ {
 		turn := fmt.Sprint("turn-", n)
 		want := fmt.Sprintf("turn %s would send the same again: 2 of 2 requests are alike, byte for byte\n", turn)
 		if code, text := c.run("replay", turn); code != 0 || text != want {

@@ -158,9 +158,13 @@ func pasts(lines []sqlite.Line, rec record) (list [][]store.Entry) {
 	for _, undone := range []bool{false, true} {
 		all := choose(func(l sqlite.Line) bool { return !l.Summary && (undone || l.Hidden != sqlite.HiddenUndone) })
 		list = append(list, newest(all, rec.HistoryMessages))
-		// The request tells how many messages it had: the system's, the past, the question.
+		// The request tells how many messages it had: the system's, the past, the
+		// question, with the date before it on another day.
 		if n, ok := providers.FingerprintLen(rec.Steps[0].Request); ok {
 			list = append(list, newest(all, n-2))
+			if len(rec.Added) > 1 && rec.Added[1].Message.Role == providers.RoleUser {
+				list[len(list)-1] = newest(all, n-3)
+			}
 		}
 	}
 	return list
@@ -201,7 +205,7 @@ func (rec record) run(ctx context.Context) outcome {
 	a := agent.New(agent.Config{
 		Provider: p, Model: rec.Model, Options: rec.Options, Tools: registry, History: p, Governor: rec.Governor, SystemPrompt: rec.SystemPrompt,
 		MaxIterations: rec.MaxIterations, HistoryMessages: rec.HistoryMessages, Log: slog.New(slog.DiscardHandler),
-		Zone: func(context.Context, bus.Address) *time.Location { return time.FixedZone(rec.Zone, rec.Shift) },
+		Zone: func(context.Context, bus.Address) *time.Location { return rec.zone() },
 	})
 	for i := range rec.Steps {
 		if rec.Steps[i].Kind == store.StepReply {
@@ -221,6 +225,15 @@ func (rec record) run(ctx context.Context) outcome {
 		p.out.err = fmt.Errorf("the turn ends before it, the record holds %d more", len(p.replies))
 	}
 	return p.out
+}
+
+// zone is the conversation's time zone; one without a name that is known goes by
+// what it was when the turn began.
+func (rec record) zone() *time.Location {
+	if zone, err := time.LoadLocation(rec.Zone); err == nil {
+		return zone
+	}
+	return time.FixedZone(rec.Zone, rec.Shift)
 }
 
 // player answers for the model, the history and, through stub, the tools.

@@ -92,6 +92,11 @@ type Turn struct {
 	Pending       func(tools.Call) store.Task
 	// OnEvent hears the loop's events; it must not block.
 	OnEvent func(tools.Event)
+	// OnDelta is told each reply of the model in pieces while it is made, text and
+	// thoughts, on the turn's goroutine; it must not block. They are for showing
+	// only: an EventModelStart begins another reply, what came before may have been
+	// a word before calls, and Outcome.Answer is what counts. nil: nothing streams.
+	OnDelta func(providers.Delta)
 	// Answered says whether the person has been told something in this turn
 	// already; the model may then end it without a word. nil: no.
 	Answered func() bool
@@ -128,10 +133,13 @@ func (a *Agent) Run(ctx context.Context, t Turn) (out Outcome, err error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("agent: load history: %w", err)
 	}
-	question := providers.Message{Role: providers.RoleUser, Content: userText(t.Messages)}
 	now := time.Now()
-
-	system := a.systemMessage(ctx, last, cmp.Or(t.Started, now))
+	started := cmp.Or(t.Started, now)
+	day := a.calendar(ctx, last.Address)
+	head := func(past []store.Entry) []providers.Message {
+		return append([]providers.Message{a.systemMessage(last, day, since(past, started))}, Past(past)...)
+	}
+	asked := a.asked(t.Messages, head(past), day(since(past, started)), day(started))
 	done, rounds, finish := a.replay(t.Steps)
 
 	ctx = context.WithValue(ctx, turnKey{}, &t)
@@ -145,6 +153,7 @@ func (a *Agent) Run(ctx context.Context, t Turn) (out Outcome, err error) {
 			LLMOptions:    a.cfg.Options,
 			AsyncCallback: t.AsyncCallback,
 			OnEvent:       t.OnEvent,
+			Stream:        t.OnDelta,
 			FinalAnswer:   true,
 			Answered:      t.Answered,
 			LoopGuard:     true,
@@ -153,16 +162,17 @@ func (a *Agent) Run(ctx context.Context, t Turn) (out Outcome, err error) {
 			Rounds:        rounds,
 			Finish:        finish,
 		}, governor: a.cfg.Governor, compactor: a.cfg.Compactor, past: past, channel: last.Channel, chatID: last.ChatID,
-		messages: func(past []store.Entry) []providers.Message {
-			return slices.Concat([]providers.Message{system}, Past(past), []providers.Message{question}, done)
-		},
+		messages: func(past []store.Entry) []providers.Message { return slices.Concat(head(past), asked, done) },
 	}.run(ctx)
 
 	out = Outcome{History: make([]store.Entry, 0, len(done)+4)}
 	add := func(m providers.Message) {
 		out.History = append(out.History, store.Entry{Session: last.SessionKey, Turn: t.ID, Message: m, Time: now})
 	}
-	add(question)
+	for _, m := range asked {
+		add(m)
+		out.History[len(out.History)-1].Time = started // by which the next turn knows the day
+	}
 	for _, m := range done {
 		add(m)
 	}

@@ -90,17 +90,6 @@ func entry(role, content string, calls ...providers.ToolCall) store.Entry {
 	return store.Entry{Message: providers.Message{Role: role, Content: content, ToolCalls: calls}}
 }
 
-// The request is the same, byte for byte, from turn to turn but for its end.
-func TestSystemMessageIsStable(t *testing.T) {
-	a := newAgent(nil, tools.NewToolRegistry())
-	day := time.Date(2026, 11, 27, 0, 0, 1, 0, time.UTC)
-	first := a.systemMessage(t.Context(), message("a"), day)
-	later := a.systemMessage(t.Context(), message("b"), day.Add(23*time.Hour))
-	if first.Content != later.Content || !strings.Contains(first.Content, "Friday, 27 November 2026 (UTC)") {
-		t.Errorf("%q\n%q", first.Content, later.Content)
-	}
-}
-
 // A turn that is taken up again the next day tells the model the day it began.
 func TestRunGoesByTheDayItBegan(t *testing.T) {
 	p := always(text("done"), nil)

@@ -46,7 +46,7 @@ const (
 // Valid means: behind the system messages, of which none comes later, a person's
 // message comes first; the results of an assistant's calls, one for each, stand
 // right behind it; every call has a name and an id that no other has; no message
-// is without text. Calls and results are matched by place, so ids that come again
+// is without text, unless it is a reply that has an opaque part. Calls and results are matched by place, so ids that come again
 // in later turns do no harm. What cannot be matched is dropped, what is missing is
 // filled in, and a system message that comes too late is a person's.
 //
@@ -136,7 +136,7 @@ func (r *mender) keep(i int) {
 // role.
 func (r *mender) plain(i int, role string) {
 	m := r.in[i]
-	empty := blank(m.Content)
+	empty := blank(m.Content) && (m.Role != providers.RoleAssistant || len(m.Opaque) == 0)
 	switch {
 	case empty && m.Role != providers.RoleUser:
 		r.drop(i)
@@ -261,6 +261,6 @@ func blank(s string) bool { return strings.TrimSpace(s) == "" }
 // the one before it. What is said between tool results and the next step
 // belongs to the turn that is going on.
 func beginsTurn(m, before *providers.Message) bool {
-	return m.Role == providers.RoleUser && before.Role != providers.RoleTool &&
+	return m.Role == providers.RoleUser && before.Role != providers.RoleTool && !tellsDay(before) &&
 		m.Content != textStepsLeft && before.Content != textStepsLeft
 }

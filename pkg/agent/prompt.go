@@ -2,11 +2,13 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/store"
 )
 
 // DefaultSystemPrompt is used when the configuration has none.
@@ -22,22 +24,73 @@ const (
 	maxQuote = 2000 // runes of a quoted text
 )
 
-// systemMessage is the same, byte for byte, for a whole day, so that prompt
-// caches hit.
-func (a *Agent) systemMessage(ctx context.Context, m bus.InboundMessage, now time.Time) providers.Message {
-	zone := time.UTC
-	if a.cfg.Zone != nil {
-		zone = a.cfg.Zone(ctx, m.Address)
-	}
+// systemMessage is the same, byte for byte, for as long as the history begins at
+// the same place, so that prompt caches hit. The date in it is that of this
+// beginning; what it has become since is said further down, see asked.
+func (a *Agent) systemMessage(m bus.InboundMessage, day func(time.Time) date, began time.Time) providers.Message {
 	where := "a direct conversation"
 	if m.Group {
 		where = "a group"
 	}
+	d := day(began)
 	return providers.Message{
-		Role: providers.RoleSystem,
-		Content: a.cfg.SystemPrompt + "\n\nThis is " + where + " on " + m.Channel + ". Today is " +
-			now.In(zone).Format("Monday, 2 January 2006") + " (" + ZoneName(now.In(zone)) + ").",
+		Role:    providers.RoleSystem,
+		Content: a.cfg.SystemPrompt + "\n\nThis is " + where + " on " + m.Channel + ". Today is " + d.day + " (" + d.zone + ").",
 	}
+}
+
+// date is a day as the model reads it.
+type date struct{ day, zone string }
+
+// calendar tells what day a moment belongs to where a conversation is.
+func (a *Agent) calendar(ctx context.Context, at bus.Address) func(time.Time) date {
+	zone := time.UTC
+	if a.cfg.Zone != nil {
+		zone = a.cfg.Zone(ctx, at)
+	}
+	return func(t time.Time) date {
+		t = t.In(zone)
+		return date{t.Format("Monday, 2 January 2006"), ZoneName(t)}
+	}
+}
+
+// since is when a turn's history begins, and now if it has none.
+func since(past []store.Entry, now time.Time) time.Time {
+	past = skipSummary(past)
+	if len(past) == 0 || past[0].Time.IsZero() {
+		return now
+	}
+	return past[0].Time
+}
+
+// asked is what a turn has to answer, as the model reads it and the history keeps
+// it: the question, and before it the date if it is no longer the one of the
+// conversation's beginning and the conversation has not told it, as far as that is
+// sent also when the turn adds to it. What has been sent once so stays the
+// beginning of what is sent later.
+func (a *Agent) asked(question []bus.InboundMessage, head []providers.Message, began, today date) []providers.Message {
+	asked := []providers.Message{{Role: providers.RoleUser, Content: userText(question)}}
+	if began.day == today.day {
+		return asked
+	}
+	note := providers.Message{Role: providers.RoleUser, Content: dayText + today.day + ".]"}
+	g := a.cfg.Governor
+	g.MaxTokens -= g.MaxTokens / 4
+	for _, m := range slices.Backward(g.Shape(append(head, asked...))) {
+		if tellsDay(&m) {
+			if m.Content == note.Content {
+				return asked
+			}
+			break
+		}
+	}
+	return []providers.Message{note, asked[0]}
+}
+
+const dayText = "[Another day has begun. Today is "
+
+func tellsDay(m *providers.Message) bool {
+	return m.Role == providers.RoleUser && strings.HasPrefix(m.Content, dayText)
 }
 
 // ZoneName names the time zone of t; "Local" tells nobody anything.
@@ -111,8 +164,10 @@ func writeFollowUp(b *strings.Builder, m bus.InboundMessage) {
 const eventText = "[The background task "
 
 // Event reports whether a text in a person's role is none of their words but
-// tells the model of a follow-up.
-func Event(text string) bool { return strings.HasPrefix(text, eventText) }
+// tells the model of a follow-up, or of a new day.
+func Event(text string) bool {
+	return strings.HasPrefix(text, eventText) || strings.HasPrefix(text, dayText)
+}
 
 // FollowUpHistory is what the conversation remembers of a follow-up that was
 // shown to the person as it is: the event, and the text they read.

@@ -25,7 +25,7 @@ func Tokens(messages []providers.Message) int {
 }
 
 func messageTokens(m *providers.Message) int {
-	n := tokensPerMessage + textTokens(m.Content)
+	n := tokensPerMessage + textTokens(m.Content) + (len(m.Opaque)+2)/3
 	for i := range m.ToolCalls {
 		tc := &m.ToolCalls[i]
 		n += tokensPerCall + textTokens(tc.Name)
@@ -54,7 +54,7 @@ func fits(messages []providers.Message, limit int) bool {
 	most := 0
 	for i := range messages {
 		m := &messages[i]
-		most += tokensPerMessage + len(m.Content)
+		most += tokensPerMessage + len(m.Content) + len(m.Opaque)
 		for j := range m.ToolCalls {
 			tc := &m.ToolCalls[j]
 			most += tokensPerCall + len(tc.Name)

@@ -144,7 +144,7 @@ func digest(before string, entries []store.Entry, limit int) string {
 	left := limit - textTokens(head)
 	var lines []string
 	for _, e := range slices.Backward(entries) {
-		if e.Message.Role != providers.RoleUser || blank(e.Message.Content) {
+		if e.Message.Role != providers.RoleUser || blank(e.Message.Content) || tellsDay(&e.Message) {
 			continue
 		}
 		line := "- " + cut(firstLine(e.Message.Content), maxLine) + "\n"
