@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 )
@@ -14,7 +15,8 @@ import (
 // Check implements providers.Checker: it asks for the list of models, which
 // nearly every server of this API has and none charges for. A refused key is
 // KindAuth; a server without the list, or whose list lacks Config.Model, is
-// KindInvalidRequest; any other answer counts as working.
+// KindInvalidRequest; one that fails, or is none of this API, is what it is in
+// Chat. Any other answer counts as working, a refusal of this list included.
 func (p *Provider) Check(ctx context.Context) error {
 	base, err := baseURL(p.cfg.BaseURL)
 	if err != nil {
@@ -41,6 +43,14 @@ func (p *Provider) Check(ctx context.Context) error {
 			Kind: providers.KindInvalidRequest, Status: resp.StatusCode,
 			Message: "there is no list of models at " + base + "/models; if it does not answer, check base_url, which usually ends in /v1",
 		}
+	}
+	if resp.StatusCode >= http.StatusInternalServerError {
+		seen := &observation{status: resp.StatusCode, retryAfter: retryAfter(resp.Header, time.Now())}
+		return p.refused(seen, readComplaint(body)).Error
+	}
+	if resp.StatusCode < http.StatusBadRequest && !json.Valid(body) {
+		seen := &observation{status: resp.StatusCode, location: resp.Header.Get("Location")}
+		return p.garbled(seen, &json.SyntaxError{}).Error
 	}
 	if resp.StatusCode == http.StatusOK && lacks(body, p.cfg.Model) {
 		return &providers.Error{

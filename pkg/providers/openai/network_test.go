@@ -179,6 +179,29 @@ func TestCheck(t *testing.T) {
 	if providers.KindOf(err) != providers.KindAuth || strings.Contains(err.Error(), "sk-wrong-key") {
 		t.Errorf("a wrong key: %v", err)
 	}
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		want   providers.ErrorKind
+	}{
+		"bad gateway":     {http.StatusBadGateway, "<html>bad gateway</html>", providers.KindOverloaded},
+		"gateway timeout": {http.StatusGatewayTimeout, "", providers.KindTimeout},
+		"a page":          {http.StatusOK, "<html>It works!</html>", providers.KindUnreachable},
+		"nothing":         {http.StatusOK, "", providers.KindUnreachable},
+		"elsewhere":       {http.StatusFound, "", providers.KindUnreachable},
+		"own list":        {http.StatusOK, `[{"id":"m"}]`, ""},
+		"no right":        {http.StatusForbidden, `{}`, ""},
+		"busy":            {http.StatusTooManyRequests, `{}`, ""},
+	} {
+		odd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte(c.body))
+		}))
+		if err := dial(t, openai.Config{BaseURL: odd.URL + "/v1", Model: "m"}).Check(t.Context()); providers.KindOf(err) != c.want {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		odd.Close()
+	}
 	web.Close()
 	if err := dial(t, openai.Config{BaseURL: web.URL + "/v1"}).Check(t.Context()); providers.KindOf(err) != providers.KindUnreachable {
 		t.Errorf("nobody there: %v", err)
