@@ -120,15 +120,12 @@ func (a *app) model() (providers.LLMProvider, error) {
 	chain := make([]providers.Model, 0, len(names))
 	for _, name := range names {
 		m := a.cfg.Models[name]
-		p, err := providerTypes[m.Provider](m, a.log)
+		p, err := a.withKeys(name, m)
 		if err != nil {
-			return nil, a.cfg.Errorf("models."+name, "%v", err)
+			return nil, err
 		}
 		check, _ := p.(providers.Checker)
 		a.probes = append(a.probes, prober{name, check})
-		if c, ok := p.(interface{ Close() }); ok {
-			a.closers = append(a.closers, c.Close)
-		}
 		if a.tracer != nil {
 			p = a.tracer.Model(m.Provider, m.Address(), p)
 		}
@@ -139,6 +136,22 @@ func (a *app) model() (providers.LLMProvider, error) {
 		chain = append(chain, providers.Model{Name: name, Provider: providers.Limit(p, m.MaxConcurrent), Model: m.Model, Options: m.Options})
 	}
 	return providers.Chain(a.log, chain...), nil
+}
+
+// withKeys makes the provider of a model, once for each of its keys.
+func (a *app) withKeys(name string, m config.Model) (providers.LLMProvider, error) {
+	var list []providers.LLMProvider
+	for _, m.APIKey = range m.Keys() {
+		p, err := providerTypes[m.Provider](m, a.log)
+		if err != nil {
+			return nil, a.cfg.Errorf("models."+name, "%v", err)
+		}
+		if c, ok := p.(interface{ Close() }); ok {
+			a.closers = append(a.closers, c.Close)
+		}
+		list = append(list, p)
+	}
+	return providers.Keys(a.log, name, list...), nil
 }
 
 // window is how many tokens the smallest model of the chain reads and writes.

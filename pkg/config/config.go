@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -58,6 +59,7 @@ type Model struct {
 	Provider      string         `yaml:"provider"`
 	BaseURL       string         `yaml:"base_url"` // "" is the provider's own
 	APIKey        Secret         `yaml:"api_key"`
+	APIKeys       []Secret       `yaml:"api_keys"`       // more of them, used when it is refused or has had enough
 	Model         string         `yaml:"model"`          // its name at the provider
 	ContextTokens int            `yaml:"context_tokens"` // how much it reads and writes at once
 	MaxConcurrent int            `yaml:"max_concurrent"` // requests at once; 0 is no limit
@@ -82,6 +84,21 @@ func (m Model) Address() string {
 	}
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	return u.String()
+}
+
+// Keys returns the keys in the order in which they are used; one that is empty if
+// there is none.
+func (m Model) Keys() []Secret {
+	var keys []Secret
+	for _, key := range append([]Secret{m.APIKey}, m.APIKeys...) {
+		if key != "" && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return []Secret{""}
+	}
+	return keys
 }
 
 func (m *Model) setDefaults() {

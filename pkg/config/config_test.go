@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ owners: ["telegram:1", 'discord:2']
 timezone: Europe/Berlin
 agent: {model: main, system_prompt: "Be ${TONE}.", max_iterations: 5, max_parallel_turns: 8, turn_timeout: 1m30s, turns_per_minute: 0, history_messages: 40}
 models:
-  main: {provider: openai, base_url: "https://api.example/v1", api_key: "${KEY}", model: m1, max_concurrent: 3, fallback: [local], timeout: 10s, tool_calls: text,
+  main: {provider: openai, base_url: "https://api.example/v1", api_key: "${KEY}", api_keys: ["${KEY}", k-2], model: m1, max_concurrent: 3, fallback: [local], timeout: 10s, tool_calls: text,
          options: {temperature: 0.5, max_tokens: 100, stop: [a, b], nested: {deep: true}}}
   local: {provider: offline}
 channels:
@@ -100,7 +101,9 @@ shutdown_grace: 3s
 		Agent: Agent{"main", "Be kind.", 5, 8, 90 * time.Second, 0, 40},
 		Models: map[string]Model{
 			"main": {
-				"openai", "https://api.example/v1", "k-123456", "m1", 32_000, 3,
+				"openai", "https://api.example/v1", "k-123456",
+				[]Secret{"k-123456", "k-2"},
+				"m1", 32_000, 3,
 				[]string{"local"},
 				10 * time.Second, ToolCallsText,
 				map[string]any{"temperature": 0.5, "max_tokens": 100, "stop": []any{"a", "b"}, "nested": map[string]any{"deep": true}},
@@ -389,7 +392,7 @@ models:
   a: {provider: openai, model: m, api_key: "file:` + filepath.Join(dir, "key") + `"}
   b: {provider: openai, model: m, api_key: file:key}
   c: {provider: openai, model: m, api_key: "file:${WHERE}/key"}
-  d: {provider: openai, model: m, api_key: "${KEY}"}
+  d: {provider: openai, model: m, api_key: "${KEY}", api_keys: [file:key, "from-a-list", "${KEY}", ""]}
   e: {provider: openai, model: m, base_url: "https://ann:pass-word@api.example/v1?x=y"}
 channels:
   one: {token: channel-token}
@@ -406,6 +409,12 @@ channels:
 			t.Errorf("model %s has the key %q, want %q", name, string(got), string(want))
 		}
 	}
+	if got := cfg.Models["d"].Keys(); !slices.Equal(got, []Secret{"from-env", "from-a-file", "from-a-list"}) {
+		t.Errorf("%d keys of model d, want each once", len(got))
+	}
+	if got := cfg.Models["e"].Keys(); !slices.Equal(got, []Secret{""}) {
+		t.Errorf("%d keys of a model without any, want an empty one", len(got))
+	}
 	var heard []string
 	cfg.OnSecret(func(s string) { heard = append(heard, s) })
 	var into struct {
@@ -414,7 +423,7 @@ channels:
 	if err := cfg.Channels["one"].Decode(&into); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"from-a-file", "from-env", "pass-word", "channel-token"}, heard); diff != "" {
+	if diff := cmp.Diff([]string{"from-a-file", "from-env", "from-a-list", "pass-word", "channel-token"}, heard); diff != "" {
 		t.Errorf("secrets told to the log (-want +got):\n%s", diff)
 	}
 	if got := cfg.Models["e"].Address(); got != "https://api.example/v1" {

@@ -1,9 +1,6 @@
 package providers
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // cooldown is how long something that failed, a model or a key, is left alone.
 // The zero value is something that works. Its owner guards it.
@@ -78,15 +75,4 @@ func pauses(kind ErrorKind) (first, longest time.Duration) {
 	case KindContextOverflow, KindInvalidRequest:
 	}
 	return 0, 0
-}
-
-// failure returns the *Error in err if it is one of something that then is left
-// alone, which another might not have.
-func failure(err error) (*Error, bool) {
-	e, ok := errors.AsType[*Error](err)
-	if !ok {
-		return nil, false
-	}
-	first, _ := pauses(e.Kind)
-	return e, first > 0
 }

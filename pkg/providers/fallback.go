@@ -2,6 +2,7 @@ package providers
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,7 @@ func Chain(log *slog.Logger, models ...Model) LLMProvider {
 
 type chain struct {
 	models []Model
+	keys   bool // of one model, see Keys
 	log    *slog.Logger
 
 	mu    sync.Mutex // many turns ask at once; held for a look only
@@ -55,18 +57,25 @@ func WithTurn(ctx context.Context) context.Context {
 	return context.WithValue(ctx, turnKey{}, &turn{})
 }
 
-type spareKey struct{}
+type (
+	spareModel struct{}
+	spareKey   struct{}
+)
 
 // HasSpare reports whether another model is ready to take the request over, so
 // that a provider need not be patient with this one.
-func HasSpare(ctx context.Context) bool { return ctx.Value(spareKey{}) != nil }
+func HasSpare(ctx context.Context) bool { return ctx.Value(spareModel{}) != nil }
+
+// HasSpareKey reports whether another key is ready to be used, so that a
+// provider need not wait for what this one is refused.
+func HasSpareKey(ctx context.Context) bool { return ctx.Value(spareKey{}) != nil }
 
 func (c *chain) Chat(ctx context.Context, messages []Message, tools []ToolDefinition, model string, options map[string]interface{}) (*LLMResponse, error) {
 	return c.ChatStream(ctx, messages, tools, model, options, nil)
 }
 
 // ChatStream implements Streamer.
-func (c *chain) ChatStream(ctx context.Context, messages []Message, tools []ToolDefinition, _ string, _ map[string]interface{}, onDelta func(Delta)) (*LLMResponse, error) {
+func (c *chain) ChatStream(ctx context.Context, messages []Message, tools []ToolDefinition, model string, options map[string]interface{}, onDelta func(Delta)) (*LLMResponse, error) {
 	told, watch := false, onDelta
 	if onDelta != nil {
 		watch = func(d Delta) {
@@ -77,14 +86,13 @@ func (c *chain) ChatStream(ctx context.Context, messages []Message, tools []Tool
 	inTurn, _ := ctx.Value(turnKey{}).(*turn)
 	tried := make([]error, len(c.models))
 	for at, spare := c.first(inTurn); at >= 0; at, spare = c.next(tried) {
-		asked := ctx
-		if spare {
-			asked = context.WithValue(ctx, spareKey{}, true)
+		if !c.keys {
+			model, options = c.models[at].Model, c.models[at].Options
 		}
-		resp, err := c.ask(asked, at, messages, tools, watch)
-		switch _, leadsOn := failure(err); {
+		resp, err := c.ask(c.hint(ctx, spare), at, messages, tools, model, options, watch)
+		switch _, leadsOn := c.failure(err); {
 		case err == nil:
-			if inTurn != nil {
+			if inTurn != nil && !c.keys {
 				inTurn.model.Store(&c.models[at])
 			}
 			return resp, nil
@@ -96,11 +104,36 @@ func (c *chain) ChatStream(ctx context.Context, messages []Message, tools []Tool
 	return nil, c.sum(tried)
 }
 
+// hint tells a request whether another model, or key, is ready.
+func (c *chain) hint(ctx context.Context, spare bool) context.Context {
+	switch {
+	case !spare:
+		return ctx
+	case c.keys:
+		return context.WithValue(ctx, spareKey{}, true)
+	}
+	return context.WithValue(ctx, spareModel{}, true)
+}
+
+// failure returns the *Error in err and whether another model, or key, may not
+// have it.
+func (c *chain) failure(err error) (e *Error, leadsOn bool) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return nil, false
+	}
+	if c.keys {
+		return e, e.Kind == KindRateLimit || e.Kind == KindAuth || e.Kind == KindBilling
+	}
+	first, _ := pauses(e.Kind)
+	return e, first > 0
+}
+
 // ask asks one model and notes what comes of it.
-func (c *chain) ask(ctx context.Context, at int, messages []Message, tools []ToolDefinition, onDelta func(Delta)) (resp *LLMResponse, err error) {
-	begun, m, panicked := time.Now(), &c.models[at], true
+func (c *chain) ask(ctx context.Context, at int, messages []Message, tools []ToolDefinition, model string, options map[string]interface{}, onDelta func(Delta)) (resp *LLMResponse, err error) {
+	begun, panicked := time.Now(), true
 	defer func() { c.note(ctx, at, begun, err, panicked) }()
-	resp, err = Stream(ctx, m.Provider, messages, tools, m.Model, m.Options, onDelta)
+	resp, err = Stream(ctx, c.models[at].Provider, messages, tools, model, options, onDelta)
 	panicked = false
 	return resp, err
 }
@@ -169,7 +202,7 @@ func (c *chain) soonest() int {
 
 // note notes what came of a request. One that was given up says nothing.
 func (c *chain) note(ctx context.Context, at int, begun time.Time, err error, panicked bool) {
-	e, leadsOn := failure(err)
+	e, leadsOn := c.failure(err)
 	c.mu.Lock()
 	state, was := &c.state[at], c.state[at].kind()
 	switch {

@@ -197,6 +197,9 @@ func (p *Provider) ask(ctx context.Context, messages []providers.Message, tools 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		if failed.Kind == providers.KindRateLimit && providers.HasSpareKey(ctx) {
+			return nil, failed.Error
+		}
 		if !failed.retry || reply.told || attempt >= attempts || failed.RetryAfter > p.cfg.MaxRetryAfter {
 			return nil, failed.Error
 		}
