@@ -27,7 +27,7 @@ type bubblewrap struct {
 func newBubblewrap(o Options) (jail, error) {
 	program, err := lookPath("bwrap")
 	if err != nil {
-		return nil, errors.New("the program bwrap is not installed")
+		return nil, errors.New("the program bwrap is missing (apt-get install bubblewrap)")
 	}
 	return &bubblewrap{program: program, network: o.Network, filter: newFilter(rules{network: o.Network}).bytes()}, nil
 }
@@ -59,8 +59,7 @@ func (b *bubblewrap) args(cmd Command) []string {
 		args = append(args, "--ro-bind-try", p, p)
 	}
 	args = append(
-		args,
-		"--proc", "/proc", "--dev", "/dev", "--size", strconv.Itoa(64<<20), "--tmpfs", "/tmp", "--bind", cmd.Workspace, inside,
+		args, "--proc", "/proc", "--dev", "/dev", "--size", strconv.Itoa(64<<20), "--tmpfs", "/tmp", "--bind", cmd.Workspace, inside,
 		"--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/",
 		"--chdir", filepath.Join(inside, cmd.Dir), "--clearenv", "--setenv", "HOME", inside, "--setenv", "TMPDIR", "/tmp",
 	)

@@ -2,6 +2,10 @@
 
 package sandbox
 
-const advice = "commands are run on Linux only, on amd64 and arm64"
+import "errors"
 
-func candidates() []candidate { return nil }
+func candidates() []candidate {
+	return []candidate{{"system", func(Options) (jail, error) {
+		return nil, errors.New("commands are run on Linux only, on amd64 and arm64")
+	}}}
+}

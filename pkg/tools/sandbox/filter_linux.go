@@ -18,8 +18,7 @@ type rules struct {
 	// look at modes, owners, times and attributes of files, nor at what one
 	// process may set for another, so the filter has to.
 	bare  bool
-	root  bool // bare, and the daemon is root, who owns what is in /usr
-	group int  // bare: the only process group that may be joined
+	group int // bare: the only process group that may be joined
 }
 
 // filter is a program for the kernel that decides about each system call.
@@ -171,12 +170,7 @@ func (f *filter) bare(r rules) {
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: 0, Jt: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: refuse},
 	}, only(1, ^uint32(0), group)...))
-	if !r.root {
-		f.when(unix.SYS_UTIMENSAT, zero(1)) // of an open file, which Landlock let it open
-		return
-	}
-	f.deny(refuse, unix.SYS_FCHMOD, unix.SYS_FCHOWN)
-	f.when(unix.SYS_UTIMENSAT, zero(1, 2))
+	f.when(unix.SYS_UTIMENSAT, zero(1)) // of an open file, which Landlock let it open
 }
 
 // denied is refused behind every wall: what reaches into other processes, into

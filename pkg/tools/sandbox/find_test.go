@@ -52,7 +52,7 @@ func TestCaseWallThatDoesNotHoldIsNone(t *testing.T) {
 	if w != nil || !errors.Is(err, ErrNoWall) {
 		t.Fatalf("found %v, %v", w, err)
 	}
-	for _, part := range []string{"missing: not installed", "broken: sandbox: nothing was run: not built (no namespaces for you)", "open: it does not hold", "read", "wrote", "connected", advice} {
+	for _, part := range []string{"missing: not installed", "broken: sandbox: nothing was run: not built (no namespaces for you)", "open: it does not hold", "read", "wrote", "connected"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not hold %q", err, part)
 		}
@@ -60,7 +60,7 @@ func TestCaseWallThatDoesNotHoldIsNone(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("the trial leaves %v, %v", left, err)
 	}
-	if _, err := find(t.Context(), Options{Dir: dir}, nil); !errors.Is(err, ErrNoWall) || !strings.Contains(err.Error(), advice) {
+	if _, err := find(t.Context(), Options{Dir: dir}, nil); !errors.Is(err, ErrNoWall) {
 		t.Errorf("with no wall at all: %v", err)
 	}
 }

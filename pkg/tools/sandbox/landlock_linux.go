@@ -166,10 +166,9 @@ func (l *landlock) start(cmd Command, limits Limits, out *os.File) (cell, error)
 		p.closeOurs()
 		return nil, err
 	}
-	root := os.Geteuid() == 0
-	rules := newFilter(rules{network: l.network, bare: true, root: root, group: c.first.Pid})
+	rules := newFilter(rules{network: l.network, bare: true, group: c.first.Pid})
 	onThread(func() {
-		if err = enter(ruleset, root, rules); err != nil {
+		if err = enter(ruleset, rules); err != nil {
 			return
 		}
 		c.command, err = os.StartProcess(l.sh, append([]string{"sh", "-c", begin, "sh"}, cmd.Args...), &os.ProcAttr{
@@ -215,11 +214,16 @@ func onThread(f func()) {
 }
 
 // enter puts the calling thread behind the wall, for good.
-func enter(ruleset int, root bool, rules filter) error {
+func enter(ruleset int, rules filter) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
-	if err := dropCapabilities(root); err != nil {
+	// A service may have been given some.
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("give up capabilities: %w", err)
+	}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]); err != nil {
 		return fmt.Errorf("give up capabilities: %w", err)
 	}
 	if _, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0); errno != 0 {
@@ -229,23 +233,6 @@ func enter(ruleset int, root bool, rules filter) error {
 		return fmt.Errorf("seccomp: %w", err)
 	}
 	return nil
-}
-
-// dropCapabilities leaves the calling thread, and what it starts, none. Root is
-// an ordinary user then, though one who owns much.
-func dropCapabilities(root bool) error {
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return err
-	}
-	if root {
-		// Otherwise the next program root starts would have them all again.
-		const noRoot, locked = 1 << 0, 1 << 1 // SECBIT_NOROOT, SECBIT_NOROOT_LOCKED
-		if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot|locked, 0, 0, 0); err != nil {
-			return err
-		}
-	}
-	var none [2]unix.CapUserData
-	return unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
 }
 
 // ownTasks is how many threads the user of this process has.

@@ -71,17 +71,23 @@ func (h *headTail) text() (head, tail string, skipped int64) {
 var terminal = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\^_])`)
 
 // readable makes text fit for a model and a person: UTF-8, without what only a
-// terminal understands.
+// terminal understands. What cannot be read becomes one "?", however much of it
+// stands together. It makes no text longer.
 func readable(s string) string {
-	s = terminal.ReplaceAllString(strings.ToValidUTF8(s, "\uFFFD"), "")
+	s = terminal.ReplaceAllString(strings.ToValidUTF8(s, "\x00"), "")
 	s = strings.ReplaceAll(s, "\r\n", "\n")
+	lost := false
 	return strings.Map(func(r rune) rune {
+		before := lost
+		lost = unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r'
 		switch {
+		case lost && before:
+			return -1
+		case lost:
+			return '?'
 		case r == '\r':
 			return '\n'
-		case r == '\n' || r == '\t' || !unicode.IsControl(r):
-			return r
 		}
-		return utf8.RuneError
+		return r
 	}, s)
 }

@@ -84,7 +84,7 @@ func excess(members []process, l Limits) error {
 
 // bound sets the limits the kernel keeps for each process alone. The process has
 // not begun its command yet; what it starts inherits them. tasks is the most
-// threads its user may have, by a count that is not asked of root.
+// threads its user may have, by the kernel's count.
 func bound(pid int, l Limits, tasks int) error {
 	seconds := uint64(l.Time.Seconds()) + 2 // should nobody be there to look at the clock
 	for resource, most := range map[int]uint64{
@@ -104,6 +104,10 @@ func bound(pid int, l Limits, tasks int) error {
 		if err := unix.Prlimit(pid, resource, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
 			return fmt.Errorf("set limit %d: %w", resource, err)
 		}
+	}
+	// Whoever has to watch over it comes first.
+	if err := unix.Setpriority(unix.PRIO_PROCESS, pid, 10); err != nil {
+		return fmt.Errorf("lower its priority: %w", err)
 	}
 	// When memory runs short, the kernel ends this before the daemon.
 	if err := os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0); err != nil {

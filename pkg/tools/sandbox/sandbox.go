@@ -105,7 +105,8 @@ type candidate struct {
 // Find returns the first wall that holds on this machine, bubblewrap before
 // Landlock. It tries each in earnest, by commands that have to fail: a write
 // outside of the workspace, a look at what is beside it, a connection. The error
-// wraps ErrNoWall and says of each wall why it is none, and what to install. It
+// wraps ErrNoWall and says of each wall why it is none, and what to do. For root
+// there is none: no limit on the number of processes binds it. It
 // blocks for as long as the commands take, some tens of milliseconds.
 func Find(ctx context.Context, o Options) (*Wall, error) { return find(ctx, o, candidates()) }
 
@@ -114,7 +115,7 @@ func find(ctx context.Context, o Options, list []candidate) (*Wall, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	why := make([]string, 0, len(list)+1)
+	why := make([]string, 0, len(list))
 	for _, c := range list {
 		w, err := try(ctx, o, c)
 		if err == nil {
@@ -122,7 +123,7 @@ func find(ctx context.Context, o Options, list []candidate) (*Wall, error) {
 		}
 		why = append(why, c.name+": "+err.Error())
 	}
-	return nil, fmt.Errorf("%w: %s", ErrNoWall, strings.Join(append(why, advice), "; "))
+	return nil, fmt.Errorf("%w: %s", ErrNoWall, strings.Join(why, "; "))
 }
 
 // try makes a wall and proves it.
