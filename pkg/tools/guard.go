@@ -81,8 +81,8 @@ func (g *guard) same(i, j int) bool {
 }
 
 // recall learns the calls of a turn that is resumed, which are those behind the
-// last message of a person.
-func (g *guard) recall(messages []providers.Message) {
+// last message of a person, and returns how often the last of them was made.
+func (g *guard) recall(messages []providers.Message) (times int) {
 	from := len(messages)
 	for from > 0 && messages[from-1].Role != providers.RoleUser {
 		from--
@@ -97,9 +97,11 @@ func (g *guard) recall(messages []providers.Message) {
 			if tc.ID == m.ToolCallID {
 				at, _ := g.begin(fingerprint(tc))
 				g.end(at, m.Content)
+				times = g.times(at)
 			}
 		}
 	}
+	return times
 }
 
 // watch has the guard look at a call that is about to be run.

@@ -166,15 +166,19 @@ func TestLoopGuardTellsTheModelAlone(t *testing.T) {
 
 // A run that is resumed, wherever it was interrupted, remembers what it has seen.
 func TestLoopGuardRemembers(t *testing.T) {
-	for _, in := range []string{"same", ""} { // with a result, and without
-		replies := slices.Repeat([]providers.LLMResponse{calling(toolCall("1", "echo", text(in)))}, 8)
+	for name, calls := range map[string][]providers.ToolCall{
+		"one":              {toolCall("1", "echo", text("same"))},
+		"without a result": {toolCall("1", "echo", text(""))},
+		"two together":     {toolCall("1", "echo", text("a")), toolCall("2", "echo", text("b"))},
+	} {
+		replies := slices.Repeat([]providers.LLMResponse{calling(calls...)}, 8)
 		all := &kept{}
 		config := tools.ToolLoopConfig{Provider: &script{replies: replies}, Tools: echo(), MaxIterations: 20, LoopGuard: true, Checkpoint: all.keep}
 		whole, err := tools.RunToolLoop(t.Context(), config, user("hi"), "test", "1")
 		if err != nil || whole.StopReason != tools.StopLoopDetected {
-			t.Fatalf("%+v, %v", whole, err)
+			t.Fatalf("%s: %+v, %v", name, whole, err)
 		}
-		for n := range len(all.records) {
+		for n := range len(all.records) + 1 {
 			messages, rounds := user("hi"), 0
 			for _, r := range all.records[:n] {
 				if r.Kind != tools.RecordBegin {
@@ -185,10 +189,10 @@ func TestLoopGuardRemembers(t *testing.T) {
 			config.Rounds, config.Checkpoint, config.Provider = rounds, nil, &script{replies: replies}
 			res, err := tools.RunToolLoop(t.Context(), config, messages, "test", "1")
 			if err != nil || res.StopReason != tools.StopLoopDetected {
-				t.Fatalf("resumed at %d: %+v, %v", n, res, err)
+				t.Fatalf("%s, resumed at %d: %+v, %v", name, n, res, err)
 			}
 			if diff := cmp.Diff(append(user("hi"), whole.Messages...), append(messages, res.Messages...)); diff != "" {
-				t.Errorf("resumed at %d: %s", n, diff)
+				t.Errorf("%s, resumed at %d: %s", name, n, diff)
 			}
 		}
 	}

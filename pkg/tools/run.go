@@ -78,8 +78,8 @@ func RunToolLoop(ctx context.Context, config ToolLoopConfig, messages []provider
 	}
 	if config.LoopGuard {
 		l.guard = &guard{}
-		if config.Rounds > 0 {
-			l.guard.recall(messages)
+		if config.Rounds > 0 && l.guard.recall(messages) >= guardStops {
+			l.stop(StopLoopDetected, textCircles)
 		}
 	}
 	err := l.run(ctx, unanswered(messages))
@@ -129,7 +129,11 @@ var errCheckpoint = errors.New("the step could not be recorded")
 
 func (l *loop) run(ctx context.Context, pending []providers.ToolCall) error {
 	err := l.prepareOutput()
-	if err == nil && len(pending) > 0 {
+	switch {
+	case err != nil || len(pending) == 0:
+	case l.res.StopReason != "":
+		l.leave(pending, textNotRun)
+	default:
 		for i := range pending {
 			tidyArguments(&pending[i]) // of a history from before they were stored tidy
 		}
