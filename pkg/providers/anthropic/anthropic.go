@@ -94,6 +94,7 @@ func New(cfg Config) (*Provider, error) {
 			// A redirected POST would lose its body or its key; say where to go.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}),
+		option.WithHeader("Accept", "text/event-stream"),
 		option.WithMaxRetries(0), // ours know the budget and what was shown
 	}
 	if p.key != "" {

@@ -172,6 +172,8 @@ func (w *writer) reply(m *providers.Message, ids []string) (blocks []sdk.Content
 			blocks = append(blocks, param.Override[sdk.ContentBlockParamUnion](b.raw))
 		case !blank(b.Text):
 			blocks = append(blocks, sdk.NewTextBlock(b.Text))
+		default:
+			continue
 		}
 		if !b.isThought() {
 			end = len(blocks)

@@ -13,8 +13,6 @@ import (
 	"time"
 	"unicode"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 )
 
@@ -29,13 +27,15 @@ type failure struct {
 type complaint struct{ typ, message string }
 
 // explain turns a request that got no answer, or an error status, into a typed
-// error. ctx is the attempt's.
-func (p *Provider) explain(ctx context.Context, err error) *failure {
-	if e, ok := errors.AsType[*sdk.Error](err); ok {
-		return p.refused(e.Response, readComplaint([]byte(e.RawJSON())))
-	}
+// error. ctx is the attempt's. Of an answer the SDK has read the body and put it
+// back; its own error is only of use where that is JSON.
+func (p *Provider) explain(ctx context.Context, resp *http.Response, err error) *failure {
 	if f := p.silent(ctx, 0); f != nil {
 		return f
+	}
+	if resp != nil && resp.StatusCode >= http.StatusBadRequest && !errors.Is(err, errTooLarge) {
+		head, _ := io.ReadAll(io.LimitReader(resp.Body, maxHead)) // the status says enough without
+		return p.refused(resp, readComplaint(head))
 	}
 	if errors.Is(err, errTooLarge) {
 		return p.fail(providers.KindInvalidRequest, 0, err.Error(), nil, false)

@@ -87,7 +87,7 @@ func (p *Provider) attempt(ctx context.Context, body []byte, out *listener) (*an
 	defer silence.Stop()
 	var resp *http.Response
 	if err := p.client.Post(ctx, "v1/messages", body, &resp); err != nil {
-		return nil, p.explain(ctx, err)
+		return nil, p.explain(ctx, resp, err)
 	}
 	defer resp.Body.Close()
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {

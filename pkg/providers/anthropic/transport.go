@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxAnswer = 8 << 20 // bytes of one answer; more is an error
-	maxHead   = 2 << 10 // bytes of an answer read to explain a failure
+	maxAnswer = 8 << 20  // bytes of one answer; more is an error
+	maxHead   = 16 << 10 // bytes of an answer read to explain a failure
 )
 
 // newTransport returns a transport for one service: enough idle connections

@@ -2,6 +2,7 @@ package anthropictest
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
@@ -33,11 +34,13 @@ func (c *checker) tools() (out []providers.ToolDefinition) {
 	return out
 }
 
+var newest = regexp.MustCompile(`claude-[a-z]+-(5|4-7|4-8)`)
+
 // generation tells what a model of this name takes: by a budget, as it likes,
 // or as it likes and without sampling options.
 func generation(model string) int {
 	switch {
-	case strings.Contains(model, "-4-7"), strings.Contains(model, "-4-8"), strings.Contains(model, "-5"):
+	case newest.MatchString(model):
 		return 3
 	case strings.Contains(model, "-4-6"):
 		return 2

@@ -234,7 +234,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req providerstes
 		w.WriteHeader(resp.Status)
 		_, _ = io.WriteString(w, resp.Body) // the caller may be gone
 	default:
-		writeStream(w, req, resp)
+		s.writeStream(w, r, req, resp)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,7 +14,8 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/providers/providerstest"
 )
 
-// Thought is what a model that was told to think thinks first.
+// Thought is what a model that was told to think thinks first, unless its script
+// has thoughts of its own.
 const Thought = "Hm, <let> me think & see."
 
 // sign makes the signature of a thought; only the API knows how.
@@ -42,15 +44,26 @@ func Stream(events ...string) providerstest.Response {
 	return providerstest.Response{Status: http.StatusOK, Header: Header(), Body: Events(events...)}
 }
 
-func writeStream(w http.ResponseWriter, req providerstest.Request, resp providerstest.Response) {
-	body := Events(events(req, resp)...)
+func (s *Server) writeStream(w http.ResponseWriter, r *http.Request, req providerstest.Request, resp providerstest.Response) {
+	list := events(req, resp)
+	half := len(list) / 2
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	if resp.Cut {
-		_, _ = io.WriteString(w, body[:len(body)/2])
+	for i, e := range list {
+		text := Events(e)
+		if i == half && (resp.Cut || resp.Park) {
+			_, _ = io.WriteString(w, text[:len(text)/2])
+			_ = http.NewResponseController(w).Flush()
+			if resp.Park {
+				s.wait(r, math.MaxInt64)
+			}
+			panic(http.ErrAbortHandler)
+		}
+		if resp.Pause > 0 && !s.wait(r, resp.Pause) {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, text) // the caller may be gone
 		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
 	}
-	_, _ = io.WriteString(w, body) // the caller may be gone
 }
 
 // events is an answer in pieces of a few bytes.
@@ -80,9 +93,12 @@ func events(req providerstest.Request, resp providerstest.Response) []string {
 		list = append(list, event("content_block_stop", "index", index))
 		index++
 	}
-	if thinks(req.Options) {
+	if resp.Reasoning == "" && thinks(req.Options) {
+		resp.Reasoning = Thought
+	}
+	if t := resp.Reasoning; t != "" {
 		add(map[string]any{"type": "thinking", "thinking": "", "signature": ""},
-			append(deltas("thinking_delta", "thinking", Thought), map[string]any{"type": "signature_delta", "signature": sign(Thought)})...)
+			append(deltas("thinking_delta", "thinking", t), map[string]any{"type": "signature_delta", "signature": sign(t)})...)
 	}
 	if resp.Content != "" {
 		add(map[string]any{"type": "text", "text": ""}, deltas("text_delta", "text", resp.Content)...)
@@ -98,9 +114,12 @@ func events(req providerstest.Request, resp providerstest.Response) []string {
 	if u.ReasoningTokens > 0 {
 		final["output_tokens_details"] = map[string]any{"thinking_tokens": u.ReasoningTokens}
 	}
-	return append(list,
-		event("message_delta", "delta", map[string]any{"stop_reason": stopReason(resp), "stop_sequence": nil, "stop_details": nil}, "usage", final),
-		event("message_stop"))
+	delta := map[string]any{"stop_reason": stopReason(resp), "stop_sequence": nil, "stop_details": nil}
+	if resp.Refusal != "" {
+		delta["stop_reason"] = "refusal"
+		delta["stop_details"] = map[string]any{"type": "refusal", "category": nil, "explanation": resp.Refusal}
+	}
+	return append(list, event("message_delta", "delta", delta, "usage", final), event("message_stop"))
 }
 
 // event writes an event's type first, and then its fields.
