@@ -24,7 +24,9 @@ func (g *Gateway) Load() Load {
 			l.Turns++
 		}
 		l.Waiting += len(ln.waiting) + len(ln.behind)
-		if len(ln.waiting) > 0 { // what is only in the ledger is younger, or about to be read
+		// What is only in the ledger is younger, or is read when the turns of before
+		// a restart are over.
+		if len(ln.waiting) > 0 {
 			l.OldestWaiting = max(l.OldestWaiting, now.Sub(ln.waiting[0].Admitted))
 		}
 	}

@@ -22,7 +22,7 @@ type receiver struct {
 	mu      sync.Mutex
 	spans   []string // resource / name
 	headers []http.Header
-	status  int // it answers with; 0 is 200
+	status  []int // it answers with, one after the other; then 200
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -42,8 +42,10 @@ func newReceiver(t *testing.T) *receiver {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.headers = append(r.headers, req.Header)
-		if r.status != 0 {
-			w.WriteHeader(r.status)
+		if len(r.status) > 0 {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(r.status[0])
+			r.status = r.status[1:]
 			return
 		}
 		for _, rs := range export.GetResourceSpans() {
@@ -82,7 +84,7 @@ func start(t *testing.T, endpoint string, log io.Writer) *Tracer {
 
 // What was traced reaches the collector at the end, wherever its address ends.
 func TestExport(t *testing.T) {
-	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=k-123")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=k-123, Authorization=Basic%20abc=")
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
 	for _, path := range []string{"", "/", "/v1/traces"} {
 		r := newReceiver(t)
@@ -97,7 +99,7 @@ func TestExport(t *testing.T) {
 		if len(r.spans) != 1 || r.spans[0] != want {
 			t.Errorf("%q: the collector has %q, want %q", path, r.spans, want)
 		}
-		if len(r.headers) != 1 || r.headers[0].Get("X-Key") != "k-123" || log.Len() != 0 {
+		if len(r.headers) != 1 || r.headers[0].Get("X-Key") != "k-123" || r.headers[0].Get("Authorization") != "Basic abc=" || log.Len() != 0 {
 			t.Errorf("%q: headers %v, log %s", path, r.headers, &log)
 		}
 	}
@@ -106,7 +108,7 @@ func TestExport(t *testing.T) {
 // A collector that does not take spans is told of once, until it does again.
 func TestExportFails(t *testing.T) {
 	r := newReceiver(t)
-	r.status = http.StatusForbidden
+	r.status = []int{http.StatusForbidden, http.StatusBadRequest}
 	var log strings.Builder
 	tracer := start(t, r.URL, &log)
 	defer func() {
@@ -123,7 +125,6 @@ func TestExportFails(t *testing.T) {
 	}
 	once()
 	once()
-	r.status = 0
 	once()
 	lost, again := strings.Count(log.String(), "they are lost"), strings.Count(log.String(), "can be sent again")
 	if lost != 1 || again != 1 || len(r.spans) != 1 {
@@ -147,9 +148,47 @@ func TestStopDoesNotWaitForever(t *testing.T) {
 	}
 }
 
-func TestWrongVariables(t *testing.T) {
-	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "nonsense")
-	if _, err := New(Options{Endpoint: "http://127.0.0.1:4318"}); err == nil || !strings.Contains(err.Error(), "nonsense") {
+// A collector that is busy is asked again.
+func TestExportTriesAgain(t *testing.T) {
+	r := newReceiver(t)
+	r.status = []int{http.StatusTooManyRequests, http.StatusServiceUnavailable}
+	var log strings.Builder
+	tracer := start(t, r.URL, &log)
+	_, span := tracer.begin(t.Context(), opChat, "m", trace.SpanKindClient)
+	span.End()
+	if err := tracer.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if len(r.spans) != 1 || len(r.headers) != 3 || log.Len() != 0 {
+		t.Errorf("%d spans in %d requests, the log is %s", len(r.spans), len(r.headers), &log)
+	}
+}
+
+// What is logged says why, not only that the time was up.
+func TestExportSaysWhy(t *testing.T) {
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	c, err := newClient(closed.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := c.UploadTraces(ctx, nil); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestWrongVariables(t *testing.T) {
+	for name, value := range map[string]string{
+		"OTEL_RESOURCE_ATTRIBUTES": "nonsense", "OTEL_EXPORTER_OTLP_HEADERS": "sk-secret",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			_, err := New(Options{Endpoint: "http://127.0.0.1:4318"})
+			if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_HEADERS: expected") && !strings.Contains(err.Error(), "nonsense") {
+				t.Errorf("the error is %v", err)
+			}
+		})
 	}
 }

@@ -4,8 +4,7 @@
 // to a collector by OTLP over HTTP.
 //
 // What people, models and tools say stays out of the spans unless Options asks
-// for it. The SDK is large, so only programs built with the tag "otlp" import
-// this package.
+// for it. Only programs built with the tag "otlp" import this package.
 package tracing
 
 import (
@@ -13,13 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"strings"
+	"os"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -48,17 +46,10 @@ type Tracer struct {
 }
 
 // New returns a Tracer. It does no I/O; spans are sent after Start. What the
-// variables OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES and others of
-// the SDK say holds as well. An error is about the address or one of those.
+// variables OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_ and
+// OTEL_SPAN_ say holds as well. An error is about the address or one of those.
 func New(o Options) (*Tracer, error) {
-	to, err := url.Parse(o.Endpoint)
-	if err != nil {
-		return nil, fmt.Errorf("tracing: %w", err)
-	}
-	if !strings.HasSuffix(to.Path, tracesPath) {
-		to = to.JoinPath(tracesPath)
-	}
-	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(to.String()))
+	collector, err := newClient(o.Endpoint, os.Getenv("OTEL_EXPORTER_OTLP_HEADERS"))
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
@@ -69,12 +60,13 @@ func New(o Options) (*Tracer, error) {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	t := newTracer(o, sdk.WithResource(about), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Sample))))
+	exporter, err := otlptrace.New(context.Background(), collector) // which has nothing to start
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
 	t.send = &teller{SpanExporter: exporter, log: o.Log}
 	return t, nil
 }
-
-// tracesPath is where a collector takes spans.
-const tracesPath = "/v1/traces"
 
 func newTracer(o Options, options ...sdk.TracerProviderOption) *Tracer {
 	t := &Tracer{spans: sdk.NewTracerProvider(options...), content: o.Content, hide: o.Hide}
@@ -86,7 +78,14 @@ func newTracer(o Options, options ...sdk.TracerProviderOption) *Tracer {
 }
 
 // Start begins to send spans, from a goroutine that Stop ends.
-func (t *Tracer) Start() { t.spans.RegisterSpanProcessor(sdk.NewBatchSpanProcessor(t.send)) }
+// While no collector takes them a bounded number waits, and newer ones are lost.
+func (t *Tracer) Start() {
+	var bounds []sdk.BatchSpanProcessorOption
+	if t.content { // a span may hold a whole conversation
+		bounds = append(bounds, sdk.WithMaxQueueSize(256), sdk.WithMaxExportBatchSize(64))
+	}
+	t.spans.RegisterSpanProcessor(sdk.NewBatchSpanProcessor(t.send, bounds...))
+}
 
 // Stop sends what is left and ends the Tracer. It blocks until that is done or
 // ctx ends; the rest is lost then, and the error says so.
