@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -97,6 +99,36 @@ func TestRunTurnsOnWhatTheLoopHas(t *testing.T) {
 	for _, why := range []tools.StopReason{tools.StopAnswer, tools.StopRefused, tools.StopLength, tools.StopLoopDetected, tools.StopMaxIterations} {
 		if word := Silence(why); word == "" || strings.Contains(word, "config") || strings.Contains(word, "iteration") {
 			t.Errorf("%s: %q", why, word)
+		}
+	}
+}
+
+// breaking is a model whose reply breaks off half-way.
+type breaking struct {
+	err   error
+	asked int
+}
+
+func (b *breaking) Chat(context.Context, []providers.Message, []providers.ToolDefinition, string, map[string]interface{}) (*providers.LLMResponse, error) {
+	b.asked++
+	return nil, b.err
+}
+
+func (b *breaking) ChatStream(ctx context.Context, m []providers.Message, d []providers.ToolDefinition, model string, options map[string]interface{}, onDelta func(providers.Delta)) (*providers.LLMResponse, error) {
+	onDelta(providers.Delta{Text: "It began in "})
+	return b.Chat(ctx, m, d, model, options)
+}
+
+// What was shown of a reply that broke off is in the history, and it is not
+// asked for again.
+func TestReplyThatBreaksOffIsKept(t *testing.T) {
+	for _, kind := range []providers.ErrorKind{providers.KindUnreachable, providers.KindContextOverflow} {
+		p := &breaking{err: &providers.Error{Kind: kind}}
+		a := New(Config{Provider: p, Tools: tools.NewToolRegistry(), History: past(nil), MaxIterations: 5, Log: slog.New(slog.DiscardHandler)})
+		out, err := a.Run(t.Context(), Turn{ID: "t", Messages: []bus.InboundMessage{message("hi")}, OnDelta: func(providers.Delta) {}})
+		last := out.History[len(out.History)-1].Message
+		if !errors.Is(err, p.err) || p.asked != 1 || last.Role != providers.RoleAssistant || !strings.HasPrefix(last.Content, "It began in \n(no answer was given: ") {
+			t.Errorf("%s: %v after %d requests, %+v", kind, err, p.asked, last)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (a attempt) run(ctx context.Context) (res *tools.ToolLoopResult, summary *s
 	ctx = context.WithValue(ctx, deskKey{}, d)
 	a.loop.Shape = d.shape(a.governor)
 	res, err = tools.RunToolLoop(ctx, a.loop, messages, a.channel, a.chatID)
-	if !Overflowed(err) || ctx.Err() != nil {
+	if !Overflowed(err) || ctx.Err() != nil || res.Content != "" { // shown already
 		return res, nil, err
 	}
 	sent := a.governor.Shape(slices.Concat(messages, res.Messages))
