@@ -1,22 +1,18 @@
-//go:build unix
-
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/tools"
 	"github.com/dragoman-chat/dragoman/pkg/tools/sandbox"
+	"github.com/dragoman-chat/dragoman/pkg/tools/sandbox/sandboxtest"
 )
 
 // execApp is an app with what tools.exec says, and its log.
@@ -75,9 +71,6 @@ func TestExecIsOffUnlessSomebodyIsNamed(t *testing.T) {
 // A list that cannot hold is refused, and where one cannot be kept there is no
 // exec rather than one without a list.
 func TestCaseListOfCommandsHoldsOrThereIsNoExec(t *testing.T) {
-	if asSomebody(t) {
-		return
-	}
 	for _, name := range []string{"bash", "env", "xargs", "sudo", "timeout"} {
 		_, _, err := execApp(t, "allow: [owner], commands: [ls, "+name+"]", noWall)
 		if err == nil || !strings.Contains(err.Error(), "tools.exec.commands: "+name+" runs any program") {
@@ -93,49 +86,22 @@ func TestCaseListOfCommandsHoldsOrThereIsNoExec(t *testing.T) {
 	}
 }
 
-// asSomebody has a test run in a process of somebody else than root, for whom
-// there would be no sandbox, and reports whether that has been done.
-func asSomebody(t *testing.T) bool {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return false
-	}
-	const somebody = 54321
-	dir := t.TempDir()
-	if err := errors.Join(os.Chown(dir, somebody, somebody), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.v", "-test.run=^"+t.Name()+"$")
-	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin", "HOME=/", "TMPDIR=" + dir, "DRAGOMAN_REQUIRE_SANDBOX=" + os.Getenv("DRAGOMAN_REQUIRE_SANDBOX")}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: somebody, Gid: somebody}}
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Error(err)
-	}
-	return true
-}
-
 // aWall skips the test where no wall holds, unless one is required.
 func aWall(t *testing.T) func(context.Context, sandbox.Options) (*sandbox.Wall, error) {
 	t.Helper()
-	_, err := sandbox.Find(t.Context(), sandbox.Options{Dir: t.TempDir()})
-	switch {
-	case err == nil:
-	case errors.Is(err, sandbox.ErrNoWall) && os.Getenv("DRAGOMAN_REQUIRE_SANDBOX") == "":
-		t.Skip(err)
-	default:
-		t.Fatal(err)
+	if _, err := sandbox.Find(t.Context(), sandbox.Options{Dir: t.TempDir()}); err != nil {
+		sandboxtest.Missing(t, err)
 	}
 	return sandbox.Find
 }
 
+// TestExecAsAnotherUser runs these tests once more as somebody for whom there is
+// a sandbox.
+func TestExecAsAnotherUser(t *testing.T) { sandboxtest.Again(t, "^(TestExec|TestCaseListOfCommands)") }
+
 // exec is offered to those who are named, and refuses all others again when it
 // is called: a model may call what it was not offered.
 func TestExecIsForThoseWhoAreNamed(t *testing.T) {
-	if asSomebody(t) {
-		return
-	}
 	a, _, err := execApp(t, `allow: [owner, "work:2"]`, aWall(t))
 	if err != nil {
 		t.Fatal(err)
