@@ -27,7 +27,7 @@ func convertMessages(messages []providers.Message) []sdk.ChatCompletionMessage {
 	out := make([]sdk.ChatCompletionMessage, 0, len(messages))
 	for i := range messages {
 		m := &messages[i]
-		w := sdk.ChatCompletionMessage{Role: m.Role, Content: m.Content, ToolCallID: m.ToolCallID}
+		w := sdk.ChatCompletionMessage{Role: m.Role, Content: m.Content, ToolCallID: wireID(m.ToolCallID)}
 		if len(m.ToolCalls) > 0 {
 			w.ToolCalls = convertCalls(m.ToolCalls)
 		}
@@ -54,7 +54,7 @@ func convertCalls(calls []providers.ToolCall) []sdk.ToolCall {
 		if name == "" && c.Function != nil {
 			name = c.Function.Name
 		}
-		out[i] = sdk.ToolCall{ID: c.ID, Type: sdk.ToolTypeFunction, Function: sdk.FunctionCall{Name: alias(name), Arguments: wireArguments(c)}}
+		out[i] = sdk.ToolCall{ID: wireID(c.ID), Type: sdk.ToolTypeFunction, Function: sdk.FunctionCall{Name: alias(name), Arguments: wireArguments(c)}}
 	}
 	return out
 }

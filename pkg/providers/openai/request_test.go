@@ -75,7 +75,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestToolNamesTheAPIRefuses(t *testing.T) {
-	names := []string{"read_file", "mcp.files/read file", "mcp.files:read file", strings.Repeat("long", 30), "größe"}
+	names := []string{"größe", strings.Repeat("long", 30), "mcp.files/read file", "mcp.files:read file", "read_file"}
 	var tools []providers.ToolDefinition
 	for _, n := range names {
 		tools = append(tools, providers.ToolDefinition{Type: "function", Function: providers.ToolFunctionDefinition{Name: n, Parameters: map[string]any{}}})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -15,7 +16,11 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 )
 
-const maxName = 64 // characters of a function's name, the API's limit
+// The API's limits, in characters.
+const (
+	maxName = 64 // a function's name
+	maxID   = 40 // a call's id
+)
 
 // alias returns the name under which the API knows a tool: the name itself
 // where the API takes it, otherwise one made from it.
@@ -23,14 +28,32 @@ func alias(name string) string {
 	if legal(name) {
 		return name
 	}
-	sum := sha256.Sum256([]byte(name))
+	return substitute(name, maxName, legalByte)
+}
+
+// wireID returns the id under which the API knows a call: the id itself where
+// the API takes it, otherwise one made from it. Ids come from other providers,
+// too, and a call and its result have the same one wherever they are met. Dots
+// and colons stay: some models read the tool's name out of ids of their own.
+func wireID(id string) string {
+	ok := func(r rune) bool { return legalByte(r) || r == '.' || r == ':' }
+	if len(id) <= maxID && strings.IndexFunc(id, func(r rune) bool { return !ok(r) }) < 0 {
+		return id
+	}
+	return substitute(id, maxID, ok)
+}
+
+// substitute makes a text of at most most characters, all of them ok, of any
+// text, and another one of another.
+func substitute(s string, most int, ok func(rune) bool) string {
+	sum := sha256.Sum256([]byte(s))
 	safe := strings.Map(func(r rune) rune {
-		if legalByte(r) {
+		if ok(r) {
 			return r
 		}
 		return '_'
-	}, name)
-	return safe[:min(len(safe), maxName-9)] + "_" + hex.EncodeToString(sum[:4])
+	}, s)
+	return safe[:min(len(safe), most-9)] + "_" + hex.EncodeToString(sum[:4])
 }
 
 func legal(name string) bool {
@@ -84,6 +107,10 @@ const maxSchemas = 1024
 func (s *schemas) convert(tools []providers.ToolDefinition) ([]sdk.Tool, error) {
 	if len(tools) == 0 {
 		return nil, nil
+	}
+	byName := func(a, b providers.ToolDefinition) int { return strings.Compare(a.Function.Name, b.Function.Name) }
+	if !slices.IsSortedFunc(tools, byName) { // the API's cache knows a list only in one order
+		tools = slices.SortedStableFunc(slices.Values(tools), byName)
 	}
 	out := make([]sdk.Tool, len(tools))
 	functions := make([]sdk.FunctionDefinition, len(tools))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -196,10 +197,11 @@ func requestArrives(k kit) {
 			}
 		}
 	}
-	if len(seen.Tools) != 2 || seen.Tools[0].Function.Name != "read_file" || seen.Tools[0].Function.Description != "Reads a file." {
+	at := slices.IndexFunc(seen.Tools, func(d providers.ToolDefinition) bool { return d.Function.Name == "read_file" }) // in whatever order
+	if len(seen.Tools) != 2 || at < 0 || seen.Tools[at].Function.Description != "Reads a file." {
 		t.Fatalf("tools arrived as %+v", seen.Tools)
 	}
-	if got := seen.Tools[0].Function.Parameters["required"]; !reflect.DeepEqual(got, []any{"path"}) {
+	if got := seen.Tools[at].Function.Parameters["required"]; !reflect.DeepEqual(got, []any{"path"}) {
 		t.Errorf("required arrived as %v", got)
 	}
 	if n := seen.Options["max_tokens"]; n != float64(77) {
