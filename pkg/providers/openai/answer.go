@@ -73,8 +73,8 @@ type text string
 func (t *text) UnmarshalJSON(raw []byte) error {
 	switch {
 	case raw[0] == '"':
-		if plain(raw) {
-			*t = text(raw[1 : len(raw)-1])
+		if inside := raw[1 : len(raw)-1]; asWritten(inside) {
+			*t = text(inside)
 			return nil
 		}
 		return json.Unmarshal(raw, (*string)(t))
@@ -93,14 +93,4 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	}
 	*t = text(raw)
 	return nil
-}
-
-// plain reports whether a JSON string says what it is.
-func plain(raw []byte) bool {
-	for _, c := range raw[1 : len(raw)-1] {
-		if c == '\\' || c >= 0x80 { // bytes that are no UTF-8 are to be replaced
-			return false
-		}
-	}
-	return true
 }

@@ -23,6 +23,7 @@ type assembly struct {
 	calls            []*draft
 	finish           string
 	usage            *usage
+	frame            frame
 	any              bool // there was a choice
 	size             int  // bytes of text taken in
 }
@@ -59,8 +60,8 @@ func (a *assembly) add(piece *answer) error {
 		thought = m.Reasoning
 	}
 	a.think(string(thought))
-	if m.Content != "" {
-		a.write(a.thinking.write(string(m.Content)))
+	if err := a.text(string(m.Content)); err != nil {
+		return err
 	}
 	if m.Refusal != "" {
 		a.refuse(string(m.Refusal))
@@ -70,8 +71,21 @@ func (a *assembly) add(piece *answer) error {
 			return err
 		}
 	}
-	a.size += len(m.Content) + len(m.Refusal) + len(thought)
-	if a.size > maxAnswer {
+	return a.grow(len(m.Refusal) + len(thought))
+}
+
+// text takes a piece of the content.
+func (a *assembly) text(piece string) error {
+	if piece == "" {
+		return nil
+	}
+	a.write(a.thinking.write(piece))
+	return a.grow(len(piece))
+}
+
+// grow bounds what is taken in.
+func (a *assembly) grow(by int) error {
+	if a.size += by; a.size > maxAnswer {
 		return errTooLarge
 	}
 	return nil
@@ -130,8 +144,7 @@ func (a *assembly) call(c *call, whole bool) error {
 		d.name += name
 	}
 	d.arguments.WriteString(arguments)
-	a.size += len(name) + len(arguments)
-	return nil
+	return a.grow(len(name) + len(arguments))
 }
 
 func indexOf(c *call) int {

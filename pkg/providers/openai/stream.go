@@ -101,6 +101,9 @@ func (a *assembly) stream(r *bufio.Reader, alive func()) error {
 }
 
 func (a *assembly) event(data []byte) error {
+	if text, ok := a.frame.text(data); ok {
+		return a.text(string(text))
+	}
 	var piece answer
 	if err := tolerate(json.Unmarshal(data, &piece), &piece); err != nil {
 		return err
@@ -108,6 +111,7 @@ func (a *assembly) event(data []byte) error {
 	if len(piece.Error) > 0 && string(piece.Error) != "null" {
 		return &midwayError{bytes.Clone(data)}
 	}
+	a.frame.learn(data, &piece)
 	return a.add(&piece)
 }
 
