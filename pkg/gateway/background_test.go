@@ -85,6 +85,16 @@ func TestAsyncForUserIsShownWithoutTheModel(t *testing.T) {
 	})
 }
 
+// A silent result of the background is told to the model and shown to nobody.
+func TestSilentAsyncResultIsNotShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, fakeModel(asksLater), withTool(later{time.Second, &tools.ToolResult{ForLLM: "raw", ForUser: "never", Silent: true}}))
+		r.say(r.ch.from("1", "a", "go"))
+		time.Sleep(2 * time.Second)
+		r.wantTexts("1", "working on it", "re: [The background task has finished. Give its result to the person who asked for it:]\nraw")
+	})
+}
+
 // A finished result reaches its conversation although the model is down.
 func TestAsyncResultWithoutAModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
