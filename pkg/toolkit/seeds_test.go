@@ -1,12 +1,15 @@
 package toolkit_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +133,31 @@ func TestSeedUsage(t *testing.T) {
 	}
 	if err := registry.RegisterBuiltinTools(); err == nil {
 		t.Error("the tools were registered twice")
+	}
+}
+
+// What RegisterBuiltinTools adds, also where commands cannot be confined: then
+// there is all but execute_bash, and the log says why.
+func TestBuiltinTools(t *testing.T) {
+	inWorkspace(t, nil)
+	var log bytes.Buffer
+	core := coretools.NewToolRegistryWith(coretools.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	registry := tools.Over(core)
+	if err := registry.RegisterBuiltinTools(); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"append_file", "edit_file", "execute_bash", "read_file", "search_files"}
+	if _, ok := registry.Get("execute_bash"); !ok {
+		want = slices.Delete(want, 2, 3)
+		if !strings.Contains(log.String(), "execute_bash is not there") || !strings.Contains(log.String(), "err=") {
+			t.Errorf("the log says %q", log.String())
+		}
+	}
+	if got := registry.List(); !slices.Equal(got, want) {
+		t.Errorf("there are %q, want %q", got, want)
+	}
+	if err := registry.RegisterBuiltinTools(); err == nil || !strings.Contains(err.Error(), "read_file") {
+		t.Errorf("the second time it says %v", err)
 	}
 }
 
