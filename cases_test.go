@@ -1,6 +1,7 @@
 package dragoman_test
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -14,9 +15,9 @@ import (
 	"testing"
 )
 
-// A named test of docs/cases.md: the package, the function, and perhaps what is
-// behind a slash.
-var namedTest = regexp.MustCompile("`([a-z/]+)\\.(Test[A-Za-z0-9]+)(?:/([^`]+))?`")
+// A named test of a table: the package unless it is the one at the top, the
+// function, and perhaps what is behind a slash.
+var namedTest = regexp.MustCompile("`(?:([a-z/]+)\\.)?((?:Test|Fuzz|Example|Benchmark)[A-Za-z0-9_]+)(?:/([^`]+))?`")
 
 // testSources is what the tests of a package hold.
 type testSources struct {
@@ -74,42 +75,67 @@ func (s testSources) add(file *ast.File) {
 	})
 }
 
-// TestCasesAreTests: docs/cases.md names only tests that exist, each of its cases
-// has one, and every test that was written for a case is named there.
-func TestCasesAreTests(t *testing.T) {
-	text, err := os.ReadFile("docs/cases.md")
+// row is one of a table that tells which tests hold something.
+type row struct {
+	line  int
+	cells []string
+	tests []string // folder.TestName
+}
+
+// readTable returns the rows of all tables of a document, each with three cells
+// of which the last one names tests, and complains of tests that do not exist.
+func readTable(t *testing.T, name string, tests map[string]testSources) (rows []row) {
+	t.Helper()
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := readTests(t)
-	named, cases := map[string]bool{}, 0
-	for i, line := range strings.Split(string(text), "\n") {
-		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| case |") {
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		isTitle := i+1 < len(lines) && strings.HasPrefix(lines[i+1], "|---")
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || isTitle {
 			continue
 		}
-		cases++
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if len(cells) != 3 {
-			t.Errorf("docs/cases.md:%d: %d cells, want the case, what Dragoman does, and the tests", i+1, len(cells))
+		r := row{line: i + 1, cells: strings.Split(strings.Trim(line, "|"), "|")}
+		if len(r.cells) != 3 {
+			t.Errorf("%s:%d: %d cells, want three, with the tests in the last one", name, r.line, len(r.cells))
 			continue
 		}
-		found := namedTest.FindAllStringSubmatch(cells[2], -1)
-		if len(found) == 0 || len(found) != strings.Count(cells[2], "`")/2 {
-			t.Errorf("docs/cases.md:%d: write each test as `folder.TestName` or `folder.TestName/rule`", i+1)
+		found := namedTest.FindAllStringSubmatch(r.cells[2], -1)
+		if len(found) != strings.Count(r.cells[2], "`")/2 {
+			t.Errorf("%s:%d: write each test as `folder.TestName` or `folder.TestName/rule`", name, r.line)
 		}
 		for _, f := range found {
-			folder, name, rule := f[1], f[2], f[3]
-			named[folder+"."+name] = true
-			if !tests[folder].functions[name] {
-				t.Errorf("docs/cases.md:%d: there is no %s in %s", i+1, name, folder)
+			folder, function, rule := cmp.Or(f[1], "."), f[2], f[3]
+			r.tests = append(r.tests, folder+"."+function)
+			if !tests[folder].functions[function] {
+				t.Errorf("%s:%d: there is no %s in %s", name, r.line, function, folder)
 			}
 			if rule != "" && !tests[folder].literals[rule] && !tests[""].literals[rule] {
-				t.Errorf("docs/cases.md:%d: nothing in %s or in the kits is called %q", i+1, folder, rule)
+				t.Errorf("%s:%d: nothing in %s or in the kits is called %q", name, r.line, folder, rule)
 			}
 		}
+		rows = append(rows, r)
 	}
-	if cases < 40 {
-		t.Errorf("docs/cases.md holds only %d cases", cases)
+	return rows
+}
+
+// TestCasesAreTests: docs/cases.md names only tests that exist, each of its cases
+// has one, and every test that was written for a case is named there.
+func TestCasesAreTests(t *testing.T) {
+	tests := readTests(t)
+	rows := readTable(t, "docs/cases.md", tests)
+	named := map[string]bool{}
+	for _, r := range rows {
+		if len(r.tests) == 0 {
+			t.Errorf("docs/cases.md:%d: the case has no test", r.line)
+		}
+		for _, name := range r.tests {
+			named[name] = true
+		}
+	}
+	if len(rows) < 40 {
+		t.Errorf("docs/cases.md holds only %d cases", len(rows))
 	}
 	for folder, s := range tests {
 		for name := range s.functions {
