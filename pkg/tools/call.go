@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 )
@@ -39,11 +40,12 @@ func (c Call) Key() string { return bus.Key(c.Turn, strconv.Itoa(c.Round), c.ID)
 // runs.
 type callState struct {
 	Call
-	core   *core     // nil: a base, not a call
-	via    Handler   // the loop's middleware, nil for none
-	raw    string    // the arguments as the model wrote them, "" if it is not known
-	ticket *ticket   // the call may report back later
-	inst   *instance // the call's legacy AsyncTool, with or without a ticket
+	core   *core         // nil: a base, not a call
+	via    Handler       // the loop's middleware, nil for none
+	limit  time.Duration // the loop's limit for it, 0 for the registry's
+	raw    string        // the arguments as the model wrote them, "" if it is not known
+	ticket *ticket       // the call may report back later
+	inst   *instance     // the call's legacy AsyncTool, with or without a ticket
 	nested atomic.Int32
 
 	// args are the arguments that checker has checked, which a tool that brings

@@ -101,7 +101,7 @@ type slot struct {
 func (l *loop) begin(ctx context.Context, round int, tc providers.ToolCall) (*slot, error) {
 	s := &slot{tools: l.tools, id: tc.ID, call: newCallState(ctx, l.channel, l.chatID)}
 	s.call.ID = l.prefix + tc.ID
-	s.call.Tool, s.call.Round, s.call.via = tc.Name, round, l.via
+	s.call.Tool, s.call.Round, s.call.via, s.call.limit = tc.Name, round, l.via, l.cfg.ToolTimeout
 	if l.tools != nil {
 		s.entry = l.tools.table().byName[tc.Name]
 	}

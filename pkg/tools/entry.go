@@ -25,6 +25,8 @@ type entry struct {
 	breaks   bool          // ends the loop
 	beside   ParallelSafe  // nil: its calls run alone
 	ttl      time.Duration // 0: the registry's
+	timed    bool          // has a timeout of its own
+	timeout  time.Duration
 
 	// The legacy setters, wherever in a chain of decorators they are, and the
 	// instances they belong to.
@@ -81,6 +83,7 @@ func (e *entry) classify() {
 		fresh := p.ForCall()
 		_, e.raw = fresh.(RawExecutor)
 		e.breaks = breaksLoop(fresh)
+		e.limitBy(fresh)
 		e.beside, _ = As[ParallelSafe](fresh)
 		_, executor := fresh.(AsyncExecutor)
 		_, async := As[AsyncTool](fresh)
@@ -89,6 +92,7 @@ func (e *entry) classify() {
 	}
 	_, e.raw = e.tool.(RawExecutor)
 	e.breaks = breaksLoop(e.tool)
+	e.limitBy(e.tool)
 	e.ctxTool, _ = As[ContextualTool](e.tool)
 	e.metaTool, _ = As[MetadataAwareTool](e.tool)
 	// Only the outermost tool's own ExecuteAsync counts: calling that of a
@@ -99,6 +103,12 @@ func (e *entry) classify() {
 	e.canAsync = e.executor != nil || e.asyncTool != nil
 	if !e.hasSetters() && !e.breaks {
 		e.beside, _ = As[ParallelSafe](e.tool)
+	}
+}
+
+func (e *entry) limitBy(tool Tool) {
+	if t, ok := As[TimeoutTool](tool); ok {
+		e.timed, e.timeout = true, t.Timeout()
 	}
 }
 

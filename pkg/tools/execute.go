@@ -130,20 +130,14 @@ func (c *core) prepare(e *entry, call *callState, args map[string]interface{}) (
 
 // runPlain runs a call that cannot report back.
 func (c *core) runPlain(ctx context.Context, e *entry, call *callState, args map[string]interface{}) *ToolResult {
-	if e.lock == nil {
-		return e.invoke(ctx, call, args)
+	var h *hold
+	if e.lock != nil {
+		var refusal *ToolResult
+		if ctx, h, refusal = c.enter(ctx, e, call, c.newWait(ctx, e)); refusal != nil {
+			return refusal
+		}
 	}
-	ctx, h, refusal := c.enter(ctx, e, call, c.newWait(ctx, e))
-	if refusal != nil {
-		return refusal
-	}
-	defer h.leave()
-	e.prepare(call)
-	result := call.execute(ctx, e.tool, args)
-	if e.async != nil && result != nil && result.Async {
-		e.async.unowned(c.ttl(ctx, e))
-	}
-	return result
+	return performance{core: c, entry: e, call: call, args: args, hold: h}.run(ctx)
 }
 
 // runTicketed runs a call that may report back through cb, or whose legacy tool
@@ -154,35 +148,21 @@ func (c *core) runTicketed(ctx context.Context, e *entry, call *callState, args 
 	if refusal != nil {
 		return refusal
 	}
-	var h *hold
-	var result *ToolResult
-	// Deferred, so that a panic gives the ticket and the instance back too.
-	defer func() { t.returned(result, h) }()
-	if e.lock == nil {
-		result = e.invoke(ctx, call, args)
-		return result
-	}
-	ctx, h, result = c.enter(ctx, e, call, w)
-	if result != nil {
-		return result
-	}
-	if e.async != nil {
-		if result = e.async.await(ctx, w, cb != nil); result != nil {
-			return result
+	p := performance{core: c, entry: e, call: call, args: args, ticket: t}
+	if e.lock != nil {
+		if ctx, p.hold, refusal = c.enter(ctx, e, call, w); refusal == nil && e.async != nil {
+			refusal = e.async.await(ctx, w, cb != nil)
 		}
-		call.inst = e.async
-		e.async.add(t)
-		if cb != nil {
-			e.async.install(e.asyncTool)
+		if refusal != nil {
+			p.done(ctx, refusal)
+			return refusal
+		}
+		if e.async != nil {
+			call.inst = e.async
+			e.async.add(t)
 		}
 	}
-	e.prepare(call)
-	if e.executor != nil {
-		result = e.executor.ExecuteAsync(ctx, args, t.deliver)
-	} else {
-		result = call.execute(ctx, e.tool, args)
-	}
-	return result
+	return p.run(ctx)
 }
 
 // invoke runs a tool that keeps nothing about the call in itself.

@@ -222,8 +222,8 @@ func TestFuncRefusesWhatItCannotDescribe(t *testing.T) {
 	tools.Func("none", "Takes nothing", func(context.Context, struct{}) *tools.ToolResult { return nil })
 }
 
-// FuzzArguments: whatever a model sends, the result is one it can read.
-func FuzzArguments(f *testing.F) {
+// FuzzExecute: whatever a model sends, the result is one it can read.
+func FuzzExecute(f *testing.F) {
 	var got everything
 	r := tools.NewToolRegistry()
 	r.Register(everythingTool(&got))

@@ -165,18 +165,20 @@ type Stats struct {
 	LegacyBusy  int64         // calls that gave up
 
 	Unknown    int64 // calls of tools that do not exist
+	TimedOut   int64 // calls whose time was up
+	Abandoned  int   // calls that were given up and whose tool still works, now
 	Background int   // tasks that have not reported back yet, now
 }
 
 // lockStats is Stats while it grows.
-type lockStats struct{ waits, nanos, busy, unknown atomic.Int64 }
+type lockStats struct{ waits, nanos, busy, unknown, timedOut, abandoned atomic.Int64 }
 
 // Stats returns the counts since the registry was made, views included.
 func (r *ToolRegistry) Stats() Stats {
 	s := &r.core.stats
 	return Stats{
 		LegacyWaits: s.waits.Load(), LegacyWait: time.Duration(s.nanos.Load()), LegacyBusy: s.busy.Load(),
-		Unknown: s.unknown.Load(), Background: r.core.tasks.detached(),
+		Unknown: s.unknown.Load(), TimedOut: s.timedOut.Load(), Abandoned: int(s.abandoned.Load()), Background: r.core.tasks.detached(),
 	}
 }
 

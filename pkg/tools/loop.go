@@ -48,6 +48,10 @@ type ToolLoopConfig struct {
 	// Parallel is how many calls of one reply may run together at most, where
 	// neighbours are ParallelSafe: 0 is 4, 1 is none.
 	Parallel int
+	// ToolTimeout is how long each call may take, unless its tool is a
+	// TimeoutTool: 0 is what the registry's Options say, less is as long as it
+	// likes.
+	ToolTimeout time.Duration
 	// MaxToolResultBytes bounds what the model reads of a tool's result: of a
 	// longer one the beginning and the end, and a notice between. 0 is no bound.
 	MaxToolResultBytes int

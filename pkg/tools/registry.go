@@ -28,6 +28,9 @@ type Options struct {
 	// AsyncTTL is how long a background task may take before it is given up; 0
 	// is 30 minutes. A tool overrides it with AsyncTTL() time.Duration.
 	AsyncTTL time.Duration
+	// ToolTimeout is how long a call may take, 0 for as long as it likes. A loop
+	// has its own, and a TimeoutTool before that.
+	ToolTimeout time.Duration
 	// LegacyWait is how long a call waits for a legacy tool that is busy; 0 is
 	// 10 seconds.
 	LegacyWait time.Duration
