@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
-	"go.uber.org/goleak"
 )
 
 // The test of this file needs a Chromium:
@@ -30,8 +29,6 @@ import (
 //
 // With -pictures DIR it leaves pictures of the page there.
 var pictures = flag.String("pictures", "", "folder for pictures of the page")
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // daemon is a dragoman with the web chat and the offline model, which is what
 // starts without any configuration.

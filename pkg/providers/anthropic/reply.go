@@ -40,7 +40,7 @@ func (a *answer) response(names map[string]string) *providers.LLMResponse {
 	if opaque {
 		out.Opaque = a.opaque(out.ToolCalls)
 	}
-	if u := a.usage; a.counted {
+	if u := a.usage; u != (usage{}) {
 		in := u.InputTokens + u.CacheCreation + u.CacheRead
 		out.Usage = &providers.Usage{
 			PromptTokens: in, CompletionTokens: u.OutputTokens, TotalTokens: in + u.OutputTokens,

@@ -65,7 +65,6 @@ type answer struct {
 	blocks      []*block
 	stop        string
 	explanation string // why it is a refusal
-	counted     bool
 	usage       usage
 	whole       bool
 }
@@ -154,7 +153,7 @@ func (a *answer) take(data []byte, out *listener) error {
 
 // count overwrites the counts that raw has; they are totals.
 func (a *answer) count(raw json.RawMessage) {
-	if len(raw) > 0 && json.Unmarshal(raw, &a.usage) == nil {
-		a.counted = true
+	if len(raw) > 0 {
+		_ = json.Unmarshal(raw, &a.usage) // a service that counts otherwise does not count
 	}
 }
