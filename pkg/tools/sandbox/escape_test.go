@@ -100,6 +100,8 @@ var attempts = []attempt{
 	{name: "another parent", script: perl(`my $p=syscall(%clone%,0x8011,0,0,0,0); exit 0 if $p==0; $p>0 and print "ESCAPED"`), bare: true},
 	{name: "another's namespaces", script: perl(`for my $p (1,@PARENT,@VICTIM) { for my $n ("mnt","net","pid","user") { open(F,"<","/proc/$p/ns/$n") && syscall(%setns%,fileno(F),0)==0 and print "ESCAPED" } }`)},
 	{name: "rings around the filter", script: perl(`my $b="\0"x120; syscall(%io_uring%,8,$b)>=0 and print "ESCAPED"`)},
+	{name: "calls that are refused", script: perl(`for my $n (@REFUSED) { $!=0; syscall($n,0,0,0,0,0,0); $!{EPERM} or print "ESCAPED $n $!\n" }`)},
+	{name: "calls of another kind", script: `[ @ARCH != amd64 ] || ` + perl(`syscall(0x40000000+39); print "ESC","APED"`)},
 	{name: "keys", script: perl(`syscall(%keyctl%,0,-3,0)>=0 and print "ESCAPED"`), bare: true},
 	{name: "rights of a program", prepare: setuidProgram, script: `./id -u`, check: noSetuid},
 	{name: "capabilities", script: `grep -E "^Cap(Prm|Eff|Bnd|Inh|Amb)" /proc/self/status | grep -v 0000000000000000 && echo ESCAPED; ` + perl(`open(F,">","/etc/hostname") and print "ESCAPED"; exec "true" if $<!=0; $)=1; $(=1; $>=1; $<=1; $<==1 and print "ESCAPED"`)},

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,6 +135,7 @@ func (s *scene) listen(t *testing.T) {
 func (s *scene) fill(script string) string {
 	pairs := []string{
 		"@DIR", s.dir, "@WS", s.workspace, "@TOKEN", s.token, "@VICTIM", strconv.Itoa(s.victim.Process.Pid), "@PARENT", strconv.Itoa(os.Getpid()),
+		"@ARCH", runtime.GOARCH, "@REFUSED", strings.Trim(strings.ReplaceAll(fmt.Sprint(slices.Concat(denied, deniedHere)), " ", ","), "[]"),
 	}
 	for name, at := range s.ports {
 		pairs = append(pairs, "@"+name, strings.TrimPrefix(at, "@"))
