@@ -106,7 +106,7 @@ func bound(pid int, l Limits, tasks int) error {
 		}
 	}
 	// Whoever has to watch over it comes first.
-	if err := unix.Setpriority(unix.PRIO_PROCESS, pid, 10); err != nil {
+	if err := unix.Setpriority(unix.PRIO_PROCESS, pid, 5); err != nil {
 		return fmt.Errorf("lower its priority: %w", err)
 	}
 	// When memory runs short, the kernel ends this before the daemon.
