@@ -59,7 +59,7 @@ func TestFieldHistoryValidity(t *testing.T) {
 		in := conversation(12)
 		for limit := Tokens(in); limit > 0; limit -= 7 {
 			got := Governor{MaxTokens: limit}.Shape(in)
-			if err := requestRules(append(got[:len(got):len(got)], person("and?"))); err != nil {
+			if err := requestRules(append(slices.Clip(got), person("and?"))); err != nil {
 				t.Fatalf("within %d tokens: %v", limit, err)
 			}
 		}
