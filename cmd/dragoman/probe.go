@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -120,7 +121,11 @@ func (a *app) readyz() http.Handler {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		if err := a.gateway.Ready(); err != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = fmt.Fprintf(w, "not ready:\n%v\n", err)
+			text := fmt.Sprintf("not ready:\n%v\n", err)
+			if a.opts.Hide != nil {
+				text = a.opts.Hide(text)
+			}
+			_, _ = io.WriteString(w, text)
 			return
 		}
 		_, _ = w.Write([]byte("ready\n"))

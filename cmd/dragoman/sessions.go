@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/store"
+	"github.com/dragoman-chat/dragoman/pkg/store/mem"
 	"github.com/dragoman-chat/dragoman/pkg/store/sqlite"
 	"github.com/spf13/cobra"
 )
@@ -65,12 +67,18 @@ type ledger struct {
 	zone *time.Location
 }
 
-// look opens the configured ledger for reading and hands it to f.
+// look opens the configured ledger for reading and hands it to f. What f prints
+// is what people put into reports, so the configuration's secrets are not in it.
 func (p *program) look(path string, f func(ledger) error) error {
 	cfg, err := p.loadFile(path)
 	if err != nil {
 		return err
 	}
+	a := app{cfg: cfg, log: slog.New(slog.DiscardHandler), store: mem.New()}
+	_, _ = a.channels() // for the secrets in their sections; what is wrong with them is no matter here
+	plain := p.out
+	p.out = hiding{plain, p.redact.Hide}
+	defer func() { p.out = plain }()
 	r, err := sqlite.OpenReader(cfg.DataDir)
 	if errors.Is(err, sqlite.ErrNoLedger) {
 		return fmt.Errorf("there is no ledger in %s yet: the daemon makes it when it starts", cfg.DataDir)
@@ -79,6 +87,17 @@ func (p *program) look(path string, f func(ledger) error) error {
 		return err
 	}
 	return errors.Join(f(ledger{r, cfg, cfg.Location()}), r.Close())
+}
+
+// hiding is a writer that is given whole texts and hides secrets in them.
+type hiding struct {
+	w    io.Writer
+	hide func(string) string
+}
+
+func (h hiding) Write(text []byte) (int, error) {
+	_, err := io.WriteString(h.w, h.hide(string(text)))
+	return len(text), err
 }
 
 // loadFile reads the configuration of a daemon that keeps its ledger in a file.
