@@ -62,9 +62,22 @@ type (
 	spareKey   struct{}
 )
 
-// HasSpare reports whether another model is ready to take the request over, so
-// that a provider need not be patient with this one.
-func HasSpare(ctx context.Context) bool { return ctx.Value(spareModel{}) != nil }
+// Where another model waits to take over, a second attempt is for what is gone in
+// a moment, and nothing else.
+const (
+	hastyAttempts = 2
+	hastyBudget   = 5 * time.Second
+)
+
+// Patience is how often a provider may send a request, and how long after the
+// first time it may begin anew, when it would by itself do so attempts times
+// within budget: less if another model is ready to take the request over.
+func Patience(ctx context.Context, attempts int, budget time.Duration) (int, time.Duration) {
+	if ctx.Value(spareModel{}) == nil {
+		return attempts, budget
+	}
+	return min(attempts, hastyAttempts), min(budget, hastyBudget)
+}
 
 // HasSpareKey reports whether another key is ready to be used, so that a
 // provider need not wait for what this one is refused.

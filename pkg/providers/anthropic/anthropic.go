@@ -213,6 +213,7 @@ func (l *listener) tell(d providers.Delta) {
 // send sends the body until there is an answer or no more attempt is worth it.
 // err is ctx's own.
 func (p *Provider) send(ctx context.Context, body []byte, out *listener) (a *answer, failed *failure, err error) {
+	attempts, budget := providers.Patience(ctx, p.cfg.MaxAttempts, p.cfg.RetryBudget)
 	start := time.Now()
 	pauses := backoff.ExponentialBackOff{InitialInterval: 500 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 20 * time.Second}
 	for attempt := 1; ; attempt++ {
@@ -222,11 +223,14 @@ func (p *Provider) send(ctx context.Context, body []byte, out *listener) (a *ans
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		if !failed.retry || out.shown || attempt >= p.cfg.MaxAttempts || failed.RetryAfter > p.cfg.MaxRetryAfter {
+		if failed.Kind == providers.KindRateLimit && providers.HasSpareKey(ctx) {
+			return nil, failed, nil
+		}
+		if !failed.retry || out.shown || attempt >= attempts || failed.RetryAfter > p.cfg.MaxRetryAfter {
 			return nil, failed, nil
 		}
 		pause := max(pauses.NextBackOff(), jitter(failed.RetryAfter))
-		if !p.fits(ctx, start, pause) {
+		if !fits(ctx, start.Add(budget), pause) {
 			return nil, failed, nil
 		}
 		p.cfg.Logger.WarnContext(ctx, "model call failed, trying again",
@@ -245,15 +249,12 @@ func jitter(d time.Duration) time.Duration {
 	return d + rand.N(d/10+1) //nolint:gosec // spreads load, guards nothing
 }
 
-// fits reports whether an attempt after the pause is still within the budget
-// and within ctx.
-func (p *Provider) fits(ctx context.Context, start time.Time, pause time.Duration) bool {
+// fits reports whether an attempt after the pause begins by a time, and before
+// the end of ctx.
+func fits(ctx context.Context, by time.Time, pause time.Duration) bool {
 	next := time.Now().Add(pause)
-	if next.Sub(start) > p.cfg.RetryBudget {
-		return false
-	}
 	end, ok := ctx.Deadline()
-	return !ok || next.Before(end)
+	return !next.After(by) && (!ok || next.Before(end))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -30,13 +30,6 @@ const (
 	DefaultMaxRetryAfter  = time.Minute
 )
 
-// Where another model waits to take over, a second attempt is for what is gone in
-// a moment, and nothing else.
-const (
-	hastyAttempts = 2
-	hastyBudget   = 5 * time.Second
-)
-
 // Config configures a Provider. The zero value is OpenAI without a key.
 type Config struct {
 	// BaseURL is where the API lives, "/chat/completions" excluded; it usually
@@ -154,8 +147,8 @@ func (p *Provider) Close() {
 // It retries 408, 409, 425, 429, 5xx, timeouts and broken connections with
 // growing, jittered pauses, and waits as long as the API's Retry-After asks
 // for, up to Config.MaxRetryAfter. It gives up when the attempts or the budget
-// are spent, or when ctx would end before the next attempt; where another model
-// is ready (providers.HasSpare), after one more attempt within seconds.
+// are spent (sooner where another model or key is ready), or when ctx would end
+// before the next attempt.
 //
 // Arguments of a tool call are decoded also when the model wrote them as a
 // string within a string, or the server as an object; empty text and null mean
@@ -182,10 +175,7 @@ func (p *Provider) ask(ctx context.Context, messages []providers.Message, tools 
 	if err != nil {
 		return nil, &providers.Error{Kind: providers.KindInvalidRequest, Message: err.Error()}
 	}
-	attempts, budget := p.cfg.MaxAttempts, p.cfg.RetryBudget
-	if providers.HasSpare(ctx) {
-		attempts, budget = min(attempts, hastyAttempts), min(budget, hastyBudget)
-	}
+	attempts, budget := providers.Patience(ctx, p.cfg.MaxAttempts, p.cfg.RetryBudget)
 	start := time.Now()
 	pauses := backoff.ExponentialBackOff{InitialInterval: 500 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 20 * time.Second}
 	for attempt := 1; ; attempt++ {

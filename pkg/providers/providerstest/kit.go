@@ -54,6 +54,8 @@ func Run(t *testing.T, model string, open Open) {
 		{"what fails before a text is tried again", streamRetries},
 		{"a text is told once", toldOnce},
 		{"context ends an answer in pieces", contextEndsStream},
+		{"an answer that falls silent ends", silentStream},
+		{"another model is not kept waiting", impatient},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,8 +3,10 @@ package providerstest
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 )
@@ -120,5 +122,47 @@ func contextEndsStream(k kit) {
 	resp, _, err := k.stream(ctx, func(Request) Response { n++; return Response{Content: strings.Repeat(longText, 4), Cut: true} }, func(string) { cancel() })
 	if !errors.Is(err, context.Canceled) || resp != nil || n != 1 {
 		t.Errorf("cancelled while it was told, ChatStream returned %+v, %v after %d attempts, want context.Canceled", resp, err, n)
+	}
+}
+
+func silentStream(k kit) {
+	t := k.t
+	n, start := 0, time.Now()
+	resp, told, err := k.stream(t.Context(), func(Request) Response { n++; return Response{Content: strings.Repeat(longText, 4), Park: true} }, nil)
+	if providers.KindOf(err) != providers.KindTimeout || resp != nil || told == "" || n != 1 {
+		t.Errorf("an answer that fell silent gave %+v, %v, told %q in %d attempts, want a timeout", resp, err, told, n)
+	}
+	if spent := time.Since(start); spent > 10*time.Minute {
+		t.Errorf("an answer that fell silent ended after %s", spent)
+	}
+}
+
+// impatient: in a chain the next model is asked after seconds, or after one
+// silence; the next key at once.
+func impatient(k kit) {
+	t := k.t
+	for name, c := range map[string]struct {
+		reply    Response
+		most     time.Duration
+		attempts int
+	}{
+		"busy":   {Fail(providers.KindOverloaded), 5 * time.Second, 2},
+		"later":  {Response{Failure: providers.KindRateLimit, RetryAfter: 20 * time.Second}, 0, 1},
+		"silent": {Response{Hang: true}, 5 * time.Minute, 1},
+	} {
+		n, start := 0, time.Now()
+		chain := providers.Chain(slog.New(slog.DiscardHandler),
+			providers.Model{Name: "a", Model: k.model, Provider: k.open(t, func(Request) Response { n++; return c.reply })},
+			providers.Model{Name: "b", Model: k.model, Provider: k.open(t, always(Text("ok")))})
+		resp, err := chain.Chat(t.Context(), hello(), nil, "", nil)
+		if err != nil || resp.Content != "ok" || time.Since(start) > c.most || n != c.attempts {
+			t.Errorf("%s: the next model gave %+v, %v after %s and %d attempts, want it within %s after %d", name, resp, err, time.Since(start), n, c.most, c.attempts)
+		}
+	}
+	n, start := 0, time.Now()
+	keys := providers.Keys(slog.New(slog.DiscardHandler), "main",
+		k.open(t, func(Request) Response { n++; return Fail(providers.KindRateLimit) }), k.open(t, always(Text("ok"))))
+	if resp, err := keys.Chat(t.Context(), hello(), nil, k.model, nil); err != nil || resp.Content != "ok" || time.Since(start) > 0 || n != 1 {
+		t.Errorf("the next key gave %+v, %v after %s and %d attempts, want it at once", resp, err, time.Since(start), n)
 	}
 }
