@@ -134,8 +134,11 @@ func TestExportFails(t *testing.T) {
 
 // The end of the daemon does not wait for a collector that hangs.
 func TestStopDoesNotWaitForever(t *testing.T) {
-	release := make(chan struct{})
-	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	asked, release := make(chan struct{}), make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-release
+	}))
 	defer hanging.Close()
 	defer close(release)
 	tracer := start(t, hanging.URL, io.Discard)
@@ -146,6 +149,7 @@ func TestStopDoesNotWaitForever(t *testing.T) {
 	if err := tracer.Stop(ctx); err == nil {
 		t.Error("spans were lost and nobody is told")
 	}
+	<-asked // so that nothing tries again behind our back
 }
 
 // A collector that is busy is asked again.

@@ -442,7 +442,7 @@ func TestModelKeepsWhatItCan(t *testing.T) {
 	}
 }
 
-// A turn that is not sampled costs nothing but a look.
+// A turn that is not sampled makes no spans.
 func TestUnsampled(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	tracer := newTracer(Options{Content: true}, sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(0))), sdk.WithSpanProcessor(recorder))
