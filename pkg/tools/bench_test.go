@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/tools"
@@ -109,7 +110,7 @@ func costly() map[string]func() tools.ToolLoopConfig {
 	}
 	read := registry(readTool("read_file"), 0)
 	everything := func(c *tools.ToolLoopConfig) {
-		c.FinalAnswer, c.LoopGuard, c.EstimateUsage, c.MaxToolResultBytes = true, true, true, 1<<16
+		c.FinalAnswer, c.LoopGuard, c.EstimateUsage, c.MaxToolResultBytes, c.ToolTimeout = true, true, true, 1<<16, time.Minute
 		c.Stream = func(providers.Delta) {}
 		c.OnEvent = func(tools.Event) {}
 		c.Middleware = []tools.Middleware{func(next tools.Handler) tools.Handler {
@@ -123,6 +124,7 @@ func costly() map[string]func() tools.ToolLoopConfig {
 		"500 tools":  config(registry(readTool("read_file"), 499), nil),
 		"guard":      config(read, func(c *tools.ToolLoopConfig) { c.LoopGuard = true }),
 		"stream":     config(read, func(c *tools.ToolLoopConfig) { c.Stream = func(providers.Delta) {} }),
+		"timeout":    config(read, func(c *tools.ToolLoopConfig) { c.ToolTimeout = time.Minute }),
 		"everything": config(read, everything),
 		"recorded":   config(read, func(c *tools.ToolLoopConfig) { c.Checkpoint = func(context.Context, tools.Record) error { return nil } }),
 	}

@@ -51,8 +51,9 @@ const (
 // arguments of a call: then none of its calls is run, and each is answered so.
 //
 // RunToolLoop blocks. Whatever is in config is called on the calling goroutine,
-// one thing at a time, except tools whose calls are ParallelSafe: those have
-// goroutines, which are gone when it returns.
+// one thing at a time, except tools, and Middleware around them: calls that are
+// ParallelSafe have goroutines, and so have tools with a limit of time. They are
+// gone when it returns, all but a tool that was given up; see TimeoutTool.
 func RunToolLoop(ctx context.Context, config ToolLoopConfig, messages []providers.Message, channel, chatID string) (*ToolLoopResult, error) {
 	l := &loop{
 		cfg:     config,
