@@ -89,6 +89,8 @@ var reads = []read{
 	{describe("tool_lock_wait_seconds_total", "How long tool calls waited, in all, because the tool was busy in another conversation."), prometheus.CounterValue, func(f *figures) float64 { return f.LegacyWait.Seconds() }, nil},
 	counter("tool_lock_refusals_total", "Tool calls refused because the tool stayed busy in another conversation.", func(f *figures) int64 { return f.LegacyBusy }),
 	counter("tool_unknown_total", "Calls of tools that do not exist.", func(f *figures) int64 { return f.Unknown }),
+	counter("tool_timeouts_total", "Tool calls whose time was up.", func(f *figures) int64 { return f.TimedOut }),
+	gauge("tools_abandoned", "Tool calls that were given up and whose tool still works.", func(f *figures) float64 { return float64(f.Abandoned) }),
 	gauge("background_tasks", "Background tasks that have not reported back yet.", func(f *figures) float64 { return float64(f.Background) }),
 }
 

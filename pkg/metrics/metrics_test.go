@@ -38,7 +38,7 @@ var everything = still{figures{
 		ModelFailures: 9, FollowUps: 10, Sent: 11, SendRetries: 12, MaybeTwice: 13, GivenUp: 14, LedgerWaits: 15,
 	},
 	gateway.Load{Turns: 16, Waiting: 17, Unsent: 18, OldestWaiting: 1500 * time.Millisecond, OldestUnsent: time.Minute},
-	tools.Stats{LegacyWaits: 19, LegacyWait: 2500 * time.Millisecond, LegacyBusy: 20, Background: 21, Unknown: 22},
+	tools.Stats{LegacyWaits: 19, LegacyWait: 2500 * time.Millisecond, LegacyBusy: 20, Background: 21, Unknown: 22, TimedOut: 23, Abandoned: 24},
 }}
 
 // full is Metrics in which everything has a value.
@@ -90,7 +90,7 @@ func TestPage(t *testing.T) {
 		"dragoman_ledger_waits_total 15", "dragoman_turns_running 16", "dragoman_messages_waiting 17", "dragoman_sends_waiting 18",
 		"dragoman_message_oldest_waiting_seconds 1.5", "dragoman_send_oldest_waiting_seconds 60",
 		"dragoman_tool_lock_waits_total 19", "dragoman_tool_lock_wait_seconds_total 2.5", "dragoman_tool_lock_refusals_total 20",
-		"dragoman_background_tasks 21", "dragoman_tool_unknown_total 22", `dragoman_build_info{version="v1.2.3"} 1`,
+		"dragoman_background_tasks 21", "dragoman_tool_unknown_total 22", "dragoman_tool_timeouts_total 23", "dragoman_tools_abandoned 24", `dragoman_build_info{version="v1.2.3"} 1`,
 		`dragoman_turn_duration_seconds_bucket{outcome="done",le="1"} 0`, `dragoman_turn_duration_seconds_bucket{outcome="done",le="2.5"} 1`,
 		`dragoman_turn_duration_seconds_sum{outcome="done"} 2`, `dragoman_send_duration_seconds_count{channel="telegram",outcome="ok"} 1`,
 		"# TYPE go_goroutines gauge",
