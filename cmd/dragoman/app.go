@@ -18,6 +18,7 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/bus"
 	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/gateway"
+	"github.com/dragoman-chat/dragoman/pkg/logger"
 	"github.com/dragoman-chat/dragoman/pkg/metrics"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/state"
@@ -52,6 +53,17 @@ const (
 	tasksInAll   = 64
 )
 
+// hiding returns what takes the configuration's secrets, and what looks like a
+// key of anybody, out of what tools say.
+func hiding(hide func(string) string) func(string) string {
+	return func(text string) string {
+		if hide != nil {
+			text = hide(text)
+		}
+		return logger.HideTokens(text)
+	}
+}
+
 // newApp wires an app. It opens the ledger, unless opts.Check, and nothing else.
 func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err error) {
 	if err := cfg.Check(known(opts)); err != nil {
@@ -59,7 +71,9 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err 
 	}
 	a = &app{
 		cfg: cfg, log: log, opts: opts, metrics: metrics.New(opts.Version),
-		tools: tools.NewToolRegistryWith(tools.Options{Logger: log, InstallAtRegister: true}),
+		tools: tools.NewToolRegistryWith(tools.Options{
+			Logger: log, InstallAtRegister: true, ToolTimeout: cfg.Tools.Timeout, Redact: hiding(opts.Hide),
+		}),
 	}
 	if a.tracer, err = newTracer(cfg, opts, log); err != nil {
 		return nil, err

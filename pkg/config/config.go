@@ -121,8 +121,9 @@ type Retention struct {
 
 // Tools configures the built-in tools.
 type Tools struct {
-	Workspace string `yaml:"workspace" enum:"per_conversation,shared"`
-	Exec      Exec   `yaml:"exec"`
+	Workspace string        `yaml:"workspace" enum:"per_conversation,shared"`
+	Timeout   time.Duration `yaml:"timeout"` // of one call; 0 = none
+	Exec      Exec          `yaml:"exec"`
 }
 
 // Exec configures the tool that runs commands. It is off as long as nobody is
@@ -181,6 +182,7 @@ func Defaults() *Config {
 		Store: Store{Driver: "sqlite", Durability: "full", Retention: Retention{Journal: 7 * 24 * time.Hour, Dedupe: 30 * 24 * time.Hour}},
 		Tools: Tools{
 			Workspace: WorkspacePerConversation,
+			Timeout:   2 * time.Minute,
 			Exec:      Exec{Timeout: 30 * time.Second, MemoryMB: 512, Processes: 64, FileMB: 100},
 		},
 		Log:           Log{Level: "info", Format: "text"},

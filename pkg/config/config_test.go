@@ -111,7 +111,7 @@ shutdown_grace: 3s
 			"local": {Provider: "offline", ContextTokens: 32_000, MaxConcurrent: 64, Timeout: 2 * time.Minute, ToolCalls: ToolCallsNative},
 		},
 		Channels: map[string]Section{"work": {}, "telegram": {}, "discord": {}},
-		Store:    Store{"sqlite", "fast", Retention{24 * time.Hour, 48 * time.Hour, 720 * time.Hour}}, Tools: Tools{WorkspaceShared, Exec{[]string{"owner", "telegram:1"}, []string{"git"}, true, 5 * time.Second, 64, 8, 10}}, Log: Log{"debug", "json"},
+		Store:    Store{"sqlite", "fast", Retention{24 * time.Hour, 48 * time.Hour, 720 * time.Hour}}, Tools: Tools{WorkspaceShared, 2 * time.Minute, Exec{[]string{"owner", "telegram:1"}, []string{"git"}, true, 5 * time.Second, 64, 8, 10}}, Log: Log{"debug", "json"},
 		Health: Health{":9000"}, Telemetry: Telemetry{"https://otel.example", 0.25, true}, ShutdownGrace: 3 * time.Second,
 	}
 	if diff := cmp.Diff(want, cfg, ignoreDoc); diff != "" {
@@ -135,7 +135,7 @@ func TestMistakes(t *testing.T) {
 		{"unknown key at the top", "agnet:\n  model: main\n", []string{`config.yaml:1: unknown key "agnet": did you mean "agent"?`}},
 		{"swapped letters", "shutdown_garce: 5s\n", []string{`config.yaml:1: unknown key "shutdown_garce": did you mean "shutdown_grace"?`}},
 		{"capital letters", "Models: {}\n", []string{`config.yaml:1: unknown key "Models": did you mean "models"?`}},
-		{"unknown key without a neighbour", "tools:\n  zzzzzz: 1\n", []string{`config.yaml:2: unknown key "zzzzzz" in tools: known here are workspace, exec`}},
+		{"unknown key without a neighbour", "tools:\n  zzzzzz: 1\n", []string{`config.yaml:2: unknown key "zzzzzz" in tools: known here are workspace, timeout, exec`}},
 		{"unknown key in a model", "models:\n  main:\n    provider: openai\n    apikey: x\n", []string{`config.yaml:4: unknown key "apikey" in models.main: did you mean "api_key"?`}},
 		{"text for a number", "agent: {max_iterations: lots}\n", []string{`config.yaml:1: agent.max_iterations: expected a whole number, found "lots"`}},
 		{"fraction for a number", "agent: {max_iterations: 2.5}\n", []string{`config.yaml:1: agent.max_iterations: expected a whole number, found "2.5"`}},

@@ -84,6 +84,7 @@ func (v *validator) exec(e Exec) {
 			v.add(fmt.Sprintf("tools.exec.commands[%d]", i), "expected the plain name of a program, for example git, found %q", name)
 		}
 	}
+	between(v, "tools.timeout", v.cfg.Tools.Timeout, 0, 24*time.Hour)
 	between(v, "tools.exec.timeout", e.Timeout, time.Second, time.Hour)
 	between(v, "tools.exec.memory_mb", e.MemoryMB, 16, 1<<20)
 	between(v, "tools.exec.processes", e.Processes, 1, 10_000)

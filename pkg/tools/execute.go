@@ -72,7 +72,7 @@ func (r *ToolRegistry) run(ctx context.Context, e *entry, call *callState, args 
 	if r.core.logger.Enabled(ctx, slog.LevelDebug) {
 		r.core.logger.LogAttrs(ctx, slog.LevelDebug, "tool start", call.attrs()...)
 	}
-	result := r.core.handle(ctx, e, call, args, cb)
+	result := r.core.redacted(r.core.handle(ctx, e, call, args, cb))
 	r.core.logEnd(ctx, call, result, time.Since(began))
 	return result
 }

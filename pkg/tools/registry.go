@@ -28,6 +28,11 @@ type Options struct {
 	// AsyncTTL is how long a background task may take before it is given up; 0
 	// is 30 minutes. A tool overrides it with AsyncTTL() time.Duration.
 	AsyncTTL time.Duration
+	// Redact takes the secrets out of a text. It has the last hand on what each
+	// result says, to the model, the person and the log, that of background work
+	// included; not on Data. It is called from any goroutine. nil: nothing is
+	// taken out.
+	Redact func(string) string
 	// ToolTimeout is how long a call may take, 0 for as long as it likes. A loop
 	// has its own, and a TimeoutTool before that.
 	ToolTimeout time.Duration

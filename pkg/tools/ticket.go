@@ -212,6 +212,7 @@ func (t *ticket) settle(ctx context.Context, result *ToolResult) {
 	if result == nil {
 		result = ErrorResult("The background task " + t.call.Tool + " ended without a result.").WithError(errNilResult)
 	}
+	result = t.core.redacted(result)
 	level := slog.LevelDebug
 	if result.IsError {
 		level = slog.LevelWarn

@@ -60,6 +60,9 @@ func NewExecuteBash(wall *Wall, workspace Workspace) *Tool {
 // Name returns "exec" or "execute_bash".
 func (t *Tool) Name() string { return t.name }
 
+// Timeout implements tools.TimeoutTool: the sandbox ends every command itself.
+func (t *Tool) Timeout() time.Duration { return 0 }
+
 // Description tells the model when to use the tool.
 func (t *Tool) Description() string {
 	what := "Run a shell command (bash, where there is one), pipes included, in this conversation's workspace."
