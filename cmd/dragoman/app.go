@@ -53,9 +53,9 @@ const (
 	tasksInAll   = 64
 )
 
-// hiding returns what takes the configuration's secrets, and what looks like a
+// redacting returns what takes the configuration's secrets, and what looks like a
 // key of anybody, out of what tools say.
-func hiding(hide func(string) string) func(string) string {
+func redacting(hide func(string) string) func(string) string {
 	return func(text string) string {
 		if hide != nil {
 			text = hide(text)
@@ -72,7 +72,7 @@ func newApp(cfg *config.Config, log *slog.Logger, opts appOptions) (a *app, err 
 	a = &app{
 		cfg: cfg, log: log, opts: opts, metrics: metrics.New(opts.Version),
 		tools: tools.NewToolRegistryWith(tools.Options{
-			Logger: log, InstallAtRegister: true, ToolTimeout: cfg.Tools.Timeout, Redact: hiding(opts.Hide),
+			Logger: log, InstallAtRegister: true, ToolTimeout: cfg.Tools.Timeout, Redact: redacting(opts.Hide),
 		}),
 	}
 	if a.tracer, err = newTracer(cfg, opts, log); err != nil {
