@@ -310,7 +310,10 @@ func (m *lister) Chat(_ context.Context, messages []providers.Message, defs []pr
 		return &providers.LLMResponse{Content: "that is all", FinishReason: providers.FinishStop}, nil
 	}
 	call := providers.ToolCall{ID: "c1", Type: "function", Name: "list_dir", Function: &providers.FunctionCall{Name: "list_dir", Arguments: `{"path":"."}`}, Arguments: map[string]any{"path": "."}}
-	return &providers.LLMResponse{ToolCalls: []providers.ToolCall{call}, FinishReason: providers.FinishToolCalls}, nil
+	return &providers.LLMResponse{
+		ToolCalls: []providers.ToolCall{call}, FinishReason: providers.FinishToolCalls,
+		Opaque: json.RawMessage(fmt.Sprintf(`{"lister": ["signed <%d> & \u00e9", 12345678901234567890]}`, len(messages))),
+	}, nil
 }
 
 // live runs a turn as the daemon does and records it.

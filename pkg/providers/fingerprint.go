@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -159,8 +160,12 @@ func (h *hasher) string(s string) {
 
 func (h *hasher) message(m *Message) {
 	if len(m.Opaque) > 0 { // and nothing where there is none, as ever
+		var b bytes.Buffer // white space is not of its meaning, and not kept by every file
+		if json.Compact(&b, m.Opaque) != nil {
+			b.Write(m.Opaque)
+		}
 		h.string("opaque")
-		h.string(string(m.Opaque))
+		h.string(b.String())
 	}
 	h.string(m.Role)
 	h.string(m.Content)
