@@ -328,7 +328,7 @@ func writeFixture(file string, rec record) error {
 	}
 	enc := json.NewEncoder(f)
 	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false) // or what a reply has as its opaque part is another text
+	enc.SetEscapeHTML(false)                                        // or what a reply has as its opaque part is another text
 	if err := errors.Join(enc.Encode(rec), f.Close()); err != nil { //nolint:musttag // the ledger's types have no tags; this program alone reads it
 		return fmt.Errorf("replay: write the fixture: %w", err)
 	}
