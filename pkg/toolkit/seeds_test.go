@@ -200,7 +200,7 @@ func TestSeedBashTimeout(t *testing.T) {
 	if sandbox.DefaultLimits().Time != 30*time.Second {
 		t.Errorf("a command may take %v", sandbox.DefaultLimits().Time)
 	}
-	wall, err := sandbox.Find(t.Context(), sandbox.Options{Limits: sandbox.Limits{Time: 300 * time.Millisecond}})
+	wall, err := sandbox.Find(t.Context(), sandbox.Options{Limits: sandbox.Limits{Time: 3 * time.Second}})
 	if err != nil {
 		sandboxtest.Missing(t, err)
 	}

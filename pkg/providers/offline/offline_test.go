@@ -191,7 +191,7 @@ func TestResultsInWords(t *testing.T) {
 	cases := []struct{ text, result, want string }{
 		{"read a.txt", "hello\n", "a.txt:\n```\nhello\n```"},
 		{"read a.md", "```go\nx\n```", "a.md:\n````\n```go\nx\n```\n````"},
-		{"read a.txt", `"a.txt" does not exist. list_dir shows what there is.`, `"a.txt" does not exist. list_dir shows what there is.`},
+		{"read a.txt", `"a.txt" does not exist. List its folder to see what there is.`, `"a.txt" does not exist. List its folder to see what there is.`},
 		{"ls", "The workspace is empty.", "The workspace is empty."},
 		{"ls", "a.txt (5 bytes)\nsub/", "a.txt (5 bytes)\nsub/"},
 		{"write a.txt: x", `"a.txt" is written, 1 bytes.`, `"a.txt" is written, 1 bytes.`},

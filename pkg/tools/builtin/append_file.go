@@ -80,9 +80,9 @@ func addTo(root *os.Root, p, content string) (now int64, err error) {
 	if err := root.MkdirAll(path.Dir(p), 0o700); err != nil {
 		return 0, fmt.Errorf("builtin: make folders: %w", err)
 	}
-	f, err := root.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := openPlain(root, p, os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 	if err != nil {
-		return 0, fmt.Errorf("builtin: open: %w", err)
+		return 0, err
 	}
 	info, err := f.Stat()
 	if err != nil {

@@ -59,7 +59,7 @@ func (t *EditFileTool) Execute(ctx context.Context, args map[string]any) *tools.
 	all, _ := args["all"].(bool)
 	switch {
 	case before == "":
-		return tools.ErrorResult("old is required: the passage to replace. To make a new file use write_file.")
+		return tools.ErrorResult("old is required: the passage to replace. A new file is not made by editing: write or append to it.")
 	case !ok:
 		return tools.ErrorResult(`new is required: what stands there afterwards, "" to remove the passage.`)
 	case before == after:
@@ -101,10 +101,15 @@ func edit(root *os.Root, p, before, after string, all bool) *tools.ToolResult {
 		return tools.ErrorResult(fmt.Sprintf("%q is not text and cannot be edited.", p))
 	}
 	content := string(was)
-	if !strings.Contains(content, before) && strings.Contains(content, "\r\n") {
+	if breaks := strings.Count(content, "\r\n"); breaks > 0 && (breaks == strings.Count(content, "\n") || !strings.Contains(content, before)) {
 		before, after = crlf(before), crlf(after)
 	}
 	at := places(content, before)
+	if len(at) == 1 && !all { // it may lie across itself, as "aXa" does in "aXaXa"
+		if i := strings.Index(content[at[0]+1:], before); i >= 0 {
+			at = append(at, at[0]+1+i)
+		}
+	}
 	switch {
 	case len(at) == 0:
 		return tools.ErrorResult(notFound(p, content, before))
@@ -135,9 +140,9 @@ var errChanged = errors.New("builtin: the file has changed meanwhile")
 
 // readWhole reads a file of at most maxEdit bytes.
 func readWhole(root *os.Root, p string) ([]byte, error) {
-	f, err := root.Open(p)
+	f, err := openPlain(root, p, os.O_RDONLY)
 	if err != nil {
-		return nil, fmt.Errorf("builtin: open: %w", err)
+		return nil, err
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	data, err := io.ReadAll(io.LimitReader(f, maxEdit+1))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -106,7 +107,7 @@ func (t *ReadFileTool) Execute(ctx context.Context, args map[string]any) *tools.
 	case info.Size() == 0:
 		return tools.SilentResult(fmt.Sprintf("%q is empty.", p))
 	}
-	f, err := root.Open(p)
+	f, err := openPlain(root, p, os.O_RDONLY)
 	if err != nil {
 		return fileProblem(p, err)
 	}

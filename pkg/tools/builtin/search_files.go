@@ -199,9 +199,9 @@ func (s *search) wanted(name string) bool {
 }
 
 func (s *search) file(ctx context.Context, name string) error {
-	f, err := s.root.Open(name)
+	f, err := openPlain(s.root, name, os.O_RDONLY)
 	if err != nil {
-		return fmt.Errorf("builtin: open: %w", err)
+		return err
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	r := bufio.NewReaderSize(io.LimitReader(f, maxEdit), 64<<10)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"syscall"
 
 	"github.com/dragoman-chat/dragoman/pkg/tools"
 )
@@ -102,12 +103,32 @@ func plainFile(root *os.Root, p string) (os.FileInfo, *tools.ToolResult) {
 	case err != nil:
 		return nil, fileProblem(p, err)
 	case info.IsDir():
-		return nil, tools.ErrorResult(fmt.Sprintf("%q is a folder: name a file in it. list_dir shows what there is.", p))
+		return nil, tools.ErrorResult(fmt.Sprintf("%q is a folder: name a file in it.", p))
 	case !info.Mode().IsRegular():
 		return nil, tools.ErrorResult(fmt.Sprintf("%q is not a plain file and is not touched.", p))
 	}
 	return info, nil
 }
+
+// openPlain opens a file that was a plain one a moment ago. A command of the same
+// workspace may have put a pipe in its place since: that is not waited for, and
+// refused.
+func openPlain(root *os.Root, p string, flag int) (*os.File, error) {
+	f, err := root.OpenFile(p, flag|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("builtin: open: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNotPlain
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("builtin: open: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+var errNotPlain = errors.New("not a plain file")
 
 // fileProblem turns an error of os.Root into a sentence. The error itself may
 // name a path of the machine and goes to the log only.
@@ -115,7 +136,7 @@ func fileProblem(p string, err error) *tools.ToolResult {
 	var why string
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		why = "does not exist. list_dir shows what there is."
+		why = "does not exist. List its folder to see what there is."
 	case errors.Is(err, fs.ErrPermission):
 		why = "may not be used: permission denied."
 	case errors.Is(err, fs.ErrExist):
