@@ -5,14 +5,31 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/tools"
 )
 
 // Adapt makes a tool of this package one of package tools, for a registry of
 // that package or for its decorators. What the tool says of itself by the
-// methods Idempotent and ParallelSafe of that package's tools counts there.
-func Adapt(t Tool) tools.Tool { return &adapted{t} }
+// methods Idempotent, ParallelSafe and Timeout of that package's tools counts
+// there.
+func Adapt(t Tool) tools.Tool {
+	a := &adapted{t}
+	if own, ok := t.(interface{ Timeout() time.Duration }); ok {
+		return &timed{a, own.Timeout}
+	}
+	return a
+}
+
+// timed is an adapted tool that says how long it may take. It is a type of its
+// own because a method Timeout says so, whatever it returns.
+type timed struct {
+	*adapted
+	timeout func() time.Duration
+}
+
+func (t *timed) Timeout() time.Duration { return t.timeout() }
 
 type adapted struct{ tool Tool }
 

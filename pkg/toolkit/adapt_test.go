@@ -109,6 +109,42 @@ func TestAdaptedToolsPassTheKit(t *testing.T) {
 	}}), toolstest.Args(map[string]interface{}{"path": "a"}))
 }
 
+// modest is a tool that says all it can of itself.
+type modest struct{ fake }
+
+func (*modest) Idempotent() bool                                { return true }
+func (*modest) ParallelSafe(params map[string]interface{}) bool { return params["alone"] == nil }
+func (*modest) Timeout() time.Duration                          { return time.Second }
+
+// What a tool says of itself counts below, and Get gives the tool back.
+func TestAdaptedToolsSpeakForThemselves(t *testing.T) {
+	plain, said := toolkit.Adapt(&fake{name: "plain"}), toolkit.Adapt(&modest{fake{name: "modest"}})
+	if _, ok := tools.As[tools.TimeoutTool](plain); ok {
+		t.Error("a tool that says nothing of its time has one")
+	}
+	for tool, want := range map[tools.Tool]bool{plain: false, said: true} {
+		again, _ := tools.As[tools.IdempotentTool](tool)
+		beside, _ := tools.As[tools.ParallelSafe](tool)
+		if again.Idempotent() != want || beside.ParallelSafe(nil) != want || beside.ParallelSafe(map[string]interface{}{"alone": true}) {
+			t.Errorf("%s does not speak for itself", tool.Name())
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		slow := &modest{fake{name: "modest", run: func(ctx context.Context, _ map[string]interface{}) (toolkit.ToolResult, error) {
+			<-ctx.Done()
+			return toolkit.ToolResult{}, context.Cause(ctx)
+		}}}
+		r := registry(t, slow)
+		result, err := r.Execute(t.Context(), toolkit.ToolRequest{Name: "modest"})
+		if !errors.Is(err, context.DeadlineExceeded) || result.Metadata.ExecutionTime != time.Second {
+			t.Errorf("got %+v, %v", result, err)
+		}
+		if got, _ := r.Get("modest"); got != toolkit.Tool(slow) {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
 // scripted is a model that calls a tool and then answers with its result.
 type scripted struct{ tool string }
 

@@ -18,6 +18,6 @@
 // the background is waited for. A failure is in the result as well as in the
 // error.
 //
-// RegisterBuiltinTools adds read_file. There is no execute_bash in this
-// package: commands need a sandbox, and none is registered without one.
+// RegisterBuiltinTools adds execute_bash, if the machine has a sandbox for it,
+// read_file and other tools for files. They work in the current directory.
 package toolkit

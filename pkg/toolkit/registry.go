@@ -40,7 +40,10 @@ func (r *Registry) Get(name string) (Tool, bool) {
 	if !ok {
 		return nil, false
 	}
-	if a, ok := tool.(*adapted); ok {
+	switch a := tool.(type) {
+	case *adapted:
+		return a.tool, true
+	case *timed:
 		return a.tool, true
 	}
 	return viaRegistry{tool, r}, true
