@@ -33,4 +33,11 @@ func TestToolRulesAreTests(t *testing.T) {
 	if rules != 85 || conflicts != 16 {
 		t.Errorf("docs/tool-rules.md ends at rule %d and conflict C%d", rules, conflicts)
 	}
+	for folder, s := range tests {
+		for name := range s.functions {
+			if strings.HasPrefix(name, "TestField") && !named[folder+"."+name] {
+				t.Errorf("docs/tool-rules.md does not name %s.%s", folder, name)
+			}
+		}
+	}
 }
