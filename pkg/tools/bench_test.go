@@ -242,3 +242,42 @@ func TestCostOfARound(t *testing.T) {
 		t.Logf("%s: %.1f allocations", name, allocs)
 	}
 }
+
+// BenchmarkArguments is what checking a call's arguments costs, as they are
+// wanted and as they have to be fitted.
+func BenchmarkArguments(b *testing.B) {
+	property := map[string]interface{}{"type": "object", "properties": map[string]interface{}{
+		"n": map[string]interface{}{"type": "integer", "minimum": 0}, "mode": map[string]interface{}{"type": "string", "enum": []string{"a", "b"}, "default": "a"},
+		"list": map[string]interface{}{"type": "array", "items": map[string]interface{}{"type": "integer"}},
+	}}
+	properties := make(map[string]interface{})
+	fine, texts := make(map[string]interface{}), make(map[string]interface{})
+	for i := range 50 {
+		name := fmt.Sprintf("part_%d", i)
+		properties[name] = property
+		fine[name] = map[string]interface{}{"n": 3.0, "mode": "b", "list": []interface{}{1.0, 2.0, 3.0}}
+		texts[name] = map[string]interface{}{"n": "3", "list": "[1, 2, 3]"}
+	}
+	large := &fake{name: "large", params: object([]string{}, properties)}
+	r := tools.NewToolRegistry()
+	r.Register(large)
+	r.Register(plainRead("small"))
+	for _, c := range []struct {
+		name, tool string
+		args       map[string]interface{}
+	}{
+		{"small", "small", readArgs},
+		{"small/fitted", "small", map[string]interface{}{"path": "/tmp/foo", "start_line": "3", "mode": "text"}},
+		{"large", "large", fine},
+		{"large/fitted", "large", texts},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if result := r.Execute(b.Context(), c.tool, c.args); result.IsError {
+					b.Fatal(result)
+				}
+			}
+		})
+	}
+}
