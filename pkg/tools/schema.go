@@ -168,7 +168,7 @@ func cloneSchema(v interface{}) interface{} {
 		}
 		return s
 	case []string:
-		return append([]string(nil), v...)
+		return append([]string{}, v...) // never nil, which would be null in JSON
 	default:
 		return v
 	}

@@ -104,3 +104,16 @@ func TestUnusableSchema(t *testing.T) {
 		t.Errorf("logged %d times: %s", n, log)
 	}
 }
+
+// An empty list of required arguments, nil or not, is one: null is no JSON
+// Schema, and the tool would go unchecked.
+func TestNothingRequired(t *testing.T) {
+	for _, required := range [][]string{nil, {}} {
+		r, log := logged(slog.LevelWarn)
+		r.Register(&fake{name: "tool", params: object(required, map[string]interface{}{"n": map[string]interface{}{"type": "integer"}})})
+		result := r.Execute(t.Context(), "tool", map[string]interface{}{"n": "x"})
+		if !result.IsError || strings.Contains(log.String(), "not usable") {
+			t.Errorf("%#v: %+v %s", required, result, log)
+		}
+	}
+}
