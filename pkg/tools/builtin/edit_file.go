@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"os"
 	"slices"
@@ -20,11 +21,14 @@ const maxEdit = 4 << 20
 // EditFileTool replaces a passage of a text file of the workspace.
 type EditFileTool struct {
 	workspace Workspace
-	mu        sync.Mutex // from reading a file to replacing it, so that of two edits none is lost
+	seed      maphash.Seed
+	locks     [64]sync.Mutex // by file, from reading it to replacing it, so that of two edits none is lost
 }
 
 // NewEditFileTool returns the edit_file tool.
-func NewEditFileTool(workspace Workspace) *EditFileTool { return &EditFileTool{workspace: workspace} }
+func NewEditFileTool(workspace Workspace) *EditFileTool {
+	return &EditFileTool{workspace: workspace, seed: maphash.MakeSeed()}
+}
 
 // Name returns "edit_file".
 func (t *EditFileTool) Name() string { return "edit_file" }
@@ -74,8 +78,9 @@ func (t *EditFileTool) Execute(ctx context.Context, args map[string]any) *tools.
 		return noWorkspace(err)
 	}
 	defer func() { _ = root.Close() }() // what was written is synced
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	lock := &t.locks[maphash.String(t.seed, root.Name()+"/"+p)%uint64(len(t.locks))]
+	lock.Lock() // of one file alone: a slow disk of one conversation is nobody else's matter
+	defer lock.Unlock()
 	return edit(root, p, before, after, all)
 }
 
