@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -64,7 +65,7 @@ func (b *bubblewrap) args(cmd Command) []string {
 		"--chdir", filepath.Join(inside, cmd.Dir), "--clearenv", "--setenv", "HOME", inside, "--setenv", "TMPDIR", "/tmp",
 	)
 	for _, v := range environment {
-		name, value, _ := cutVariable(v)
+		name, value, _ := strings.Cut(v, "=")
 		args = append(args, "--setenv", name, value)
 	}
 	return append(append(args, "--"), cmd.Args...)
@@ -99,6 +100,7 @@ func (b *bubblewrap) start(cmd Command, limits Limits, out *os.File) (cell, erro
 	if err != nil {
 		c.destroy()
 		_, _ = c.outer.Wait() // only to be rid of it
+		_ = c.hold.Close()    // nothing is left that would take it for a sign to begin
 		return nil, err
 	}
 	return c, nil
@@ -162,7 +164,6 @@ func (c *wrapped) excess(l Limits) error {
 // destroy ends the first process inside and waits until it is gone: the kernel
 // lets it go only after all others.
 func (c *wrapped) destroy() {
-	_ = c.hold.Close() // it may be closed already
 	if c.pidfd != 0 {
 		_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) // it may be gone
 		for {
@@ -173,6 +174,7 @@ func (c *wrapped) destroy() {
 		}
 		_ = unix.Close(c.pidfd)
 		c.pidfd = 0
+		_ = c.hold.Close() // not before: its end lets a command begin
 	}
 	_ = c.outer.Kill() // it may be gone
 }

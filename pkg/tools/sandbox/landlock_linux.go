@@ -288,13 +288,13 @@ func (c *group) destroy() {
 		return
 	}
 	c.over = true
-	_ = c.hold.Close() // it may be closed already
 	for until := time.Now().Add(lastWords); ; time.Sleep(time.Millisecond) {
 		_ = unix.Kill(-c.first.Pid, unix.SIGKILL) // it may be empty
 		if left, err := c.members(); err == nil && len(left) == 0 || time.Now().After(until) {
 			break
 		}
 	}
+	_ = c.hold.Close() // it may be closed already
 	_ = c.life.Close() // nothing is written to it
 	_, _ = c.first.Wait()
 }

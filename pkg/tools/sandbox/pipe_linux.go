@@ -5,7 +5,6 @@ package sandbox
 import (
 	"errors"
 	"os"
-	"strings"
 )
 
 // pipe has an end for us and one for the process that is started.
@@ -64,5 +63,3 @@ func (p *pipes) closeOurs() {
 		_ = q.ours.Close() // nobody reads what was written to it
 	}
 }
-
-func cutVariable(v string) (name, value string, ok bool) { return strings.Cut(v, "=") }

@@ -199,3 +199,28 @@ func TestWorkingDirectory(t *testing.T) {
 		})
 	}
 }
+
+// A command that is not let begin, because something could not be put in place,
+// never begins.
+func TestNotBegunIsNotRun(t *testing.T) {
+	for name, w := range walls(t, Options{}) {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			argv, err := shell(s.fill("touch was-here; sleep @TOKEN"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				c, err := w.jail.start(Command{Args: argv, Workspace: s.workspace}, w.limits, os.Stderr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.destroy()
+				c.wait()
+				if left := s.running(t); len(left) > 0 || len(s.files(t)) > 0 {
+					t.Fatal(left, s.files(t))
+				}
+			}
+		})
+	}
+}

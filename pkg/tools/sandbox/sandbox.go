@@ -48,7 +48,8 @@ type Options struct {
 	// Hidden is a file that commands must not be able to read, such as the
 	// configuration; "" for none.
 	Hidden string
-	Log    *slog.Logger // nil discards
+	// Log hears of walls that do not hold, also if another does; nil discards.
+	Log *slog.Logger
 }
 
 // Command is one command.
@@ -87,14 +88,10 @@ type Wall struct {
 	name   string
 	limits Limits
 	jail   jail
-	log    *slog.Logger
 }
 
 // Name says what the wall is made of: "bubblewrap" or "landlock".
 func (w *Wall) Name() string { return w.name }
-
-// Limits returns what bounds each command.
-func (w *Wall) Limits() Limits { return w.limits }
 
 // candidate is a wall that may or may not hold here.
 type candidate struct {
@@ -121,6 +118,7 @@ func find(ctx context.Context, o Options, list []candidate) (*Wall, error) {
 		if err == nil {
 			return w, nil
 		}
+		o.Log.Info("a kind of sandbox cannot be used", "sandbox", c.name, "err", err)
 		why = append(why, c.name+": "+err.Error())
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNoWall, strings.Join(why, "; "))
@@ -132,7 +130,7 @@ func try(ctx context.Context, o Options, c candidate) (*Wall, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Wall{name: c.name, limits: o.Limits, jail: j, log: o.Log}
+	w := &Wall{name: c.name, limits: o.Limits, jail: j}
 	if err := w.prove(ctx, o); err != nil {
 		return nil, err
 	}
