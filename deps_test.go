@@ -18,27 +18,28 @@ const module = "github.com/dragoman-chat/dragoman/"
 // layers says what of this module each package that others build on may
 // import. The direction is cmd -> gateway -> agent -> tools -> providers.
 var layers = map[string][]string{
-	"pkg/bus":            {},
-	"pkg/config":         {},
-	"pkg/failpoint":      {},
-	"pkg/logger":         {},
-	"pkg/providers":      {},
-	"channels":           {"pkg/bus"},
-	"pkg/tools":          {"pkg/bus", "pkg/providers"},
-	"pkg/tools/jsontool": {"pkg/tools"},
-	"pkg/tools/control":  {"pkg/tools", "pkg/tools/jsontool"}, // tools in jsontool's form
-	"pkg/tools/textcall": {"pkg/providers"},
-	"pkg/toolkit":        {"pkg/tools", "pkg/tools/builtin", "pkg/tools/sandbox"}, // the one that brings the built-in tools with it
-	"pkg/store":          {"pkg/bus", "pkg/providers"},
-	"pkg/state":          {"pkg/bus", "pkg/store"},
-	"pkg/agent":          {"pkg/bus", "pkg/providers", "pkg/store", "pkg/tools"},
-	"pkg/metrics":        {"pkg/gateway", "pkg/providers", "pkg/tools"},
-	"pkg/tracing":        {"pkg/agent", "pkg/providers", "pkg/tools"},
-	"pkg/gateway":        {"channels", "pkg/agent", "pkg/bus", "pkg/failpoint", "pkg/providers", "pkg/state", "pkg/store", "pkg/tools"},
+	"pkg/bus":               {},
+	"pkg/config":            {},
+	"pkg/failpoint":         {},
+	"pkg/logger":            {},
+	"pkg/providers":         {},
+	"pkg/providers/httpapi": {"pkg/providers"},
+	"channels":              {"pkg/bus"},
+	"pkg/tools":             {"pkg/bus", "pkg/providers"},
+	"pkg/tools/jsontool":    {"pkg/tools"},
+	"pkg/tools/control":     {"pkg/tools", "pkg/tools/jsontool"}, // tools in jsontool's form
+	"pkg/tools/textcall":    {"pkg/providers"},
+	"pkg/toolkit":           {"pkg/tools", "pkg/tools/builtin", "pkg/tools/sandbox"}, // the one that brings the built-in tools with it
+	"pkg/store":             {"pkg/bus", "pkg/providers"},
+	"pkg/state":             {"pkg/bus", "pkg/store"},
+	"pkg/agent":             {"pkg/bus", "pkg/providers", "pkg/store", "pkg/tools"},
+	"pkg/metrics":           {"pkg/gateway", "pkg/providers", "pkg/tools"},
+	"pkg/tracing":           {"pkg/agent", "pkg/providers", "pkg/tools"},
+	"pkg/gateway":           {"channels", "pkg/agent", "pkg/bus", "pkg/failpoint", "pkg/providers", "pkg/state", "pkg/store", "pkg/tools"},
 }
 
 // contracts are the layers an adapter may know.
-var contracts = []string{"channels", "pkg/bus", "pkg/config", "pkg/failpoint", "pkg/logger", "pkg/providers", "pkg/state", "pkg/store", "pkg/tools"}
+var contracts = []string{"channels", "pkg/bus", "pkg/config", "pkg/failpoint", "pkg/logger", "pkg/providers", "pkg/providers/httpapi", "pkg/state", "pkg/store", "pkg/tools"}
 
 // sdks says who may import a library that stands for one technology. The load
 // test's bare mode talks through the same clients as the daemon.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // Defaults of Config, and DefaultMaxTokens of a request without max_tokens,
@@ -72,7 +73,7 @@ type Provider struct {
 	base      string
 	client    sdk.Client
 	transport http.RoundTripper
-	schemas   schemas
+	schemas   httpapi.Schemas
 }
 
 // New returns a provider. It does no I/O; the error says which setting is
@@ -83,9 +84,9 @@ func New(cfg Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{cfg: cfg, key: strings.TrimSpace(string(cfg.APIKey)), base: base, transport: cfg.Transport}
+	p := &Provider{cfg: cfg, key: strings.TrimSpace(string(cfg.APIKey)), base: base, transport: cfg.Transport, schemas: httpapi.Schemas{Complete: object}}
 	if p.transport == nil {
-		p.transport = newTransport()
+		p.transport = httpapi.NewTransport()
 	}
 	options := []option.RequestOption{
 		option.WithBaseURL(base),
@@ -187,7 +188,7 @@ func (p *Provider) ChatStream(ctx context.Context, messages []providers.Message,
 			return nil, err
 		}
 		if failed == nil {
-			return a.response(aliases(tools)), nil
+			return a.response(httpapi.Aliases(tools)), nil
 		}
 		if !failed.thoughts || out.shown || !hasOpaque(messages) {
 			break

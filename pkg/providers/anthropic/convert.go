@@ -10,6 +10,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // What the API is told where there is nothing to tell it.
@@ -32,7 +33,7 @@ func (p *Provider) body(messages []providers.Message, tools []providers.ToolDefi
 	w.end()
 	req.System, req.Messages = w.system, w.out
 	var err error
-	if req.Tools, err = p.schemas.convert(tools); err != nil {
+	if req.Tools, err = p.convertTools(tools); err != nil {
 		return nil, err
 	}
 	if err := setOptions(&req, options); err != nil {
@@ -135,13 +136,13 @@ func (w *writer) freshIDs(calls []providers.ToolCall) []string {
 	for k := range calls {
 		base := "call"
 		if calls[k].ID != "" {
-			base = alias(calls[k].ID)
+			base = httpapi.Alias(calls[k].ID)
 		}
 		id := base
 		for n := 2; w.ids[id]; n++ {
 			id = base + "_" + strconv.Itoa(n)
 		}
-		w.ids[id], w.names[alias(callName(&calls[k]))] = true, true
+		w.ids[id], w.names[httpapi.Alias(httpapi.CallName(&calls[k]))] = true, true
 		ids[k] = id
 	}
 	return ids
@@ -166,7 +167,7 @@ func (w *writer) reply(m *providers.Message, ids []string) (blocks []sdk.Content
 		switch {
 		case b.Type == typeToolUse:
 			c := &m.ToolCalls[k]
-			blocks = append(blocks, sdk.NewToolUseBlock(ids[k], wireArguments(c), alias(callName(c))))
+			blocks = append(blocks, sdk.NewToolUseBlock(ids[k], json.RawMessage(httpapi.WireArguments(c)), httpapi.Alias(httpapi.CallName(c))))
 			k++
 		case b.Type != typeText:
 			blocks = append(blocks, param.Override[sdk.ContentBlockParamUnion](b.raw))
@@ -255,38 +256,6 @@ func (w *writer) end() {
 			w.add(sdk.MessageParamRoleUser, sdk.NewTextBlock(textGoOn))
 		}
 	}
-}
-
-// wireArguments returns the arguments of a call in a history as a JSON object,
-// whatever the model wrote at the time.
-func wireArguments(c *providers.ToolCall) json.RawMessage {
-	if c.Function != nil {
-		if isObject(c.Function.Arguments) {
-			return json.RawMessage(c.Function.Arguments)
-		}
-		if c.Function.Arguments != "" && len(c.Arguments) == 0 {
-			return json.RawMessage("{}")
-		}
-	}
-	if len(c.Arguments) == 0 {
-		return json.RawMessage("{}")
-	}
-	text, err := json.Marshal(c.Arguments)
-	if err != nil {
-		return json.RawMessage("{}")
-	}
-	return text
-}
-
-func isObject(text string) bool {
-	return strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") && json.Valid([]byte(text))
-}
-
-func callName(c *providers.ToolCall) string {
-	if c.Name == "" && c.Function != nil {
-		return c.Function.Name
-	}
-	return c.Name
 }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }

@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // failure is a failed attempt, and what may help.
@@ -33,11 +34,11 @@ func (p *Provider) explain(ctx context.Context, resp *http.Response, err error) 
 	if f := p.silent(ctx, 0); f != nil {
 		return f
 	}
-	if resp != nil && resp.StatusCode >= http.StatusBadRequest && !errors.Is(err, errTooLarge) {
+	if resp != nil && resp.StatusCode >= http.StatusBadRequest && !errors.Is(err, httpapi.ErrTooLarge) {
 		head, _ := io.ReadAll(io.LimitReader(resp.Body, maxHead)) // the status says enough without
 		return p.refused(resp, readComplaint(head))
 	}
-	if errors.Is(err, errTooLarge) {
+	if errors.Is(err, httpapi.ErrTooLarge) {
 		return p.fail(providers.KindInvalidRequest, 0, err.Error(), nil, false)
 	}
 	err = withoutURL(err)
@@ -69,7 +70,7 @@ func (p *Provider) refused(resp *http.Response, c complaint) *failure {
 		c.message = http.StatusText(status)
 	}
 	f := p.fail(kind, status, c.message, nil, retry && resp.Header.Get("X-Should-Retry") != "false")
-	f.RetryAfter = retryAfter(resp.Header, time.Now())
+	f.RetryAfter = httpapi.RetryAfter(resp.Header, time.Now())
 	m := strings.ToLower(c.message)
 	f.thoughts = kind == providers.KindInvalidRequest && (strings.Contains(m, "signature") || strings.Contains(m, "thinking"))
 	return f
@@ -103,7 +104,7 @@ func (p *Provider) broken(ctx context.Context, resp *http.Response, err error) *
 	switch {
 	case err == nil:
 		err = io.ErrUnexpectedEOF
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, httpapi.ErrTooLarge):
 		return p.fail(providers.KindInvalidRequest, resp.StatusCode, err.Error(), nil, false)
 	}
 	return p.fail(providers.KindUnreachable, resp.StatusCode, "the answer broke off: "+err.Error(), p.cause(err), true)

@@ -10,6 +10,8 @@ import (
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // The options that are known, in the order in which they are set: of two that
@@ -50,8 +52,8 @@ func setOption(req *sdk.MessageNewParams, name string, v any) bool {
 	case "max_tokens", "max_completion_tokens", "top_k", "temperature", "top_p":
 		return setNumber(req, name, v)
 	case "stop":
-		list, ok := list(v)
-		req.StopSequences = list
+		texts, ok := httpapi.Texts(v)
+		req.StopSequences = texts
 		return ok
 	case "tool_choice":
 		return setToolChoice(req, v)
@@ -84,7 +86,7 @@ func setOption(req *sdk.MessageNewParams, name string, v any) bool {
 }
 
 func setNumber(req *sdk.MessageNewParams, name string, v any) bool {
-	f, ok := float(v)
+	f, ok := httpapi.Number(v)
 	switch name {
 	case "temperature":
 		req.Temperature = sdk.Float(min(f, 1))
@@ -124,7 +126,7 @@ func setToolChoice(req *sdk.MessageNewParams, v any) bool {
 	case kind == "required", kind == "any":
 		choice.OfAny = &sdk.ToolChoiceAnyParam{}
 	case (kind == "function" || kind == "tool") && name != "":
-		choice.OfTool = &sdk.ToolChoiceToolParam{Name: alias(name)}
+		choice.OfTool = &sdk.ToolChoiceToolParam{Name: httpapi.Alias(name)}
 	default:
 		return false
 	}
@@ -258,45 +260,4 @@ func resumesWithoutThought(messages []sdk.MessageParam) bool {
 	}
 	first := messages[n-2].Content[0]
 	return first.OfText != nil || first.OfToolUse != nil
-}
-
-// float reads a number, whichever decoder made it.
-func float(v any) (float64, bool) {
-	switch n := v.(type) {
-	case float64:
-		return n, true
-	case float32:
-		return float64(n), true
-	case int:
-		return float64(n), true
-	case int64:
-		return float64(n), true
-	case uint64:
-		return float64(n), true
-	case json.Number:
-		f, err := n.Float64()
-		return f, err == nil
-	}
-	return 0, false
-}
-
-// list reads one text or a list of them.
-func list(v any) ([]string, bool) {
-	switch l := v.(type) {
-	case string:
-		return []string{l}, true
-	case []string:
-		return l, true
-	case []any:
-		out := make([]string, len(l))
-		for i, x := range l {
-			s, ok := x.(string)
-			if !ok {
-				return nil, false
-			}
-			out[i] = s
-		}
-		return out, true
-	}
-	return nil, false
 }

@@ -2,11 +2,11 @@ package anthropic
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"strings"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // The types of blocks this package knows by name; others are handed back as
@@ -75,44 +75,11 @@ func (b *block) call(names map[string]string, before []providers.ToolCall) provi
 	if text == "" {
 		text = string(b.Input)
 	}
-	args, text := decodeArguments(text)
+	args, text := httpapi.DecodeArguments(text)
 	return providers.ToolCall{
-		ID: callID(b.ID, before), Type: "function", Name: name, Arguments: args,
+		ID: httpapi.CallID("toolu_", b.ID, before), Type: "function", Name: name, Arguments: args,
 		Function: &providers.FunctionCall{Name: name, Arguments: text},
 	}
-}
-
-// callID returns id, or a fresh one where a service sent none or the same twice:
-// with either, the results could not be told apart.
-func callID(id string, before []providers.ToolCall) string {
-	fresh := id == ""
-	for i := range before {
-		fresh = fresh || before[i].ID == id
-	}
-	if fresh {
-		return "toolu_" + rand.Text()[:20]
-	}
-	return id
-}
-
-// decodeArguments reads the arguments of a call: a JSON object, one written as
-// a string, or nothing. It returns them with their text; if they cannot be
-// read, no arguments and the text as it was.
-func decodeArguments(text string) (args map[string]any, wire string) {
-	wire = text
-	for range 3 { // as deep as models were seen to wrap it
-		trimmed := strings.TrimSpace(wire)
-		if trimmed == "" || trimmed == "null" {
-			return map[string]any{}, "{}"
-		}
-		if json.Unmarshal([]byte(trimmed), &args) == nil {
-			return args, trimmed
-		}
-		if json.Unmarshal([]byte(trimmed), &wire) != nil {
-			break
-		}
-	}
-	return map[string]any{}, text
 }
 
 // kept is LLMResponse.Opaque: all blocks of a reply in their order. Of a call

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 const maxCalls = 1000 // of one reply; no model means that many
@@ -85,8 +86,8 @@ func (a *assembly) text(piece string) error {
 
 // grow bounds what is taken in.
 func (a *assembly) grow(by int) error {
-	if a.size += by; a.size > maxAnswer {
-		return errTooLarge
+	if a.size += by; a.size > httpapi.MaxAnswer {
+		return httpapi.ErrTooLarge
 	}
 	return nil
 }

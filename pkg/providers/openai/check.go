@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // Check implements providers.Checker: it asks for the list of models, which
@@ -45,7 +46,7 @@ func (p *Provider) Check(ctx context.Context) error {
 		}
 	}
 	if resp.StatusCode >= http.StatusInternalServerError {
-		seen := &observation{status: resp.StatusCode, retryAfter: retryAfter(resp.Header, time.Now())}
+		seen := &observation{status: resp.StatusCode, retryAfter: httpapi.RetryAfter(resp.Header, time.Now())}
 		return p.refused(seen, readComplaint(body)).Error
 	}
 	if resp.StatusCode < http.StatusBadRequest && !json.Valid(body) {

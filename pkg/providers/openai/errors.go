@@ -16,6 +16,7 @@ import (
 	sdk "github.com/sashabaranov/go-openai"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // failure is a failed attempt and whether another one may help.
@@ -115,7 +116,7 @@ func (p *Provider) garbled(seen *observation, err error) *failure {
 			host = u.Scheme + "://" + u.Host
 		}
 		return p.fail(providers.KindUnreachable, seen.status, "the server redirects to "+host+": put the final address into base_url", nil, false)
-	case errors.Is(err, errTooLarge), errors.Is(err, errTooManyCalls):
+	case errors.Is(err, httpapi.ErrTooLarge), errors.Is(err, errTooManyCalls):
 		return p.fail(providers.KindInvalidRequest, seen.status, err.Error(), nil, false)
 	case syntax, wrongType:
 		return p.fail(providers.KindUnreachable, seen.status,

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // Defaults of Config.
@@ -71,7 +72,7 @@ type Provider struct {
 	key       string
 	client    *sdk.Client
 	transport http.RoundTripper
-	schemas   schemas
+	schemas   httpapi.Schemas
 
 	// What the server has refused, so that it is asked for it once only.
 	noUsage, noStream atomic.Bool
@@ -87,9 +88,9 @@ func New(cfg Config) (*Provider, error) {
 	}
 	next := cfg.Transport
 	if next == nil {
-		next = newTransport()
+		next = httpapi.NewTransport()
 	}
-	p := &Provider{cfg: cfg, key: strings.TrimSpace(string(cfg.APIKey)), transport: next}
+	p := &Provider{cfg: cfg, key: strings.TrimSpace(string(cfg.APIKey)), transport: next, schemas: httpapi.Schemas{Complete: object}}
 	c := sdk.DefaultConfig(p.key)
 	c.BaseURL = base
 	c.HTTPClient = &http.Client{
@@ -182,7 +183,7 @@ func (p *Provider) ask(ctx context.Context, messages []providers.Message, tools 
 		reply := &assembly{onDelta: onDelta}
 		failed := p.attempt(ctx, &req, reply)
 		if failed == nil {
-			return reply.reply(aliases(tools)), nil
+			return reply.reply(httpapi.Aliases(tools)), nil
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	sdk "github.com/sashabaranov/go-openai"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // reasoning reports whether a model takes max_completion_tokens instead of
@@ -44,11 +46,11 @@ func setOptions(req *sdk.ChatCompletionRequest, options map[string]any) error {
 			err = setObject(req, name, v)
 		case "seed":
 			var f float64
-			f, ok = float(v)
+			f, ok = httpapi.Number(v)
 			seed := int(f)
 			req.Seed = &seed
 		case "stop":
-			req.Stop, ok = list(v)
+			req.Stop, ok = httpapi.Texts(v)
 		default:
 			ok = setText(req, name, v)
 		}
@@ -63,7 +65,7 @@ func setOptions(req *sdk.ChatCompletionRequest, options map[string]any) error {
 }
 
 func setMaxTokens(req *sdk.ChatCompletionRequest, name string, v any) bool {
-	f, ok := float(v)
+	f, ok := httpapi.Number(v)
 	if !ok || f < 1 || f > math.MaxInt32 {
 		return false
 	}
@@ -82,7 +84,7 @@ func setSampling(req *sdk.ChatCompletionRequest, name string, v any) (bool, erro
 	if name == "logit_bias" {
 		return true, decode(v, &req.LogitBias)
 	}
-	f, ok := float(v)
+	f, ok := httpapi.Number(v)
 	if !ok {
 		return false, nil
 	}
@@ -151,45 +153,4 @@ func decode(v, into any) error {
 		return err
 	}
 	return json.Unmarshal(raw, into)
-}
-
-// float reads a number, whichever decoder made it.
-func float(v any) (float64, bool) {
-	switch n := v.(type) {
-	case float64:
-		return n, true
-	case float32:
-		return float64(n), true
-	case int:
-		return float64(n), true
-	case int64:
-		return float64(n), true
-	case uint64:
-		return float64(n), true
-	case json.Number:
-		f, err := n.Float64()
-		return f, err == nil
-	}
-	return 0, false
-}
-
-// list reads one text or a list of them.
-func list(v any) ([]string, bool) {
-	switch l := v.(type) {
-	case string:
-		return []string{l}, true
-	case []string:
-		return l, true
-	case []any:
-		out := make([]string, len(l))
-		for i, x := range l {
-			s, ok := x.(string)
-			if !ok {
-				return nil, false
-			}
-			out[i] = s
-		}
-		return out, true
-	}
-	return nil, false
 }

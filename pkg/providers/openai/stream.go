@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // errCutOff is an answer that ends before it is over.
@@ -134,8 +136,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 	long := bytes.Clone(line)
 	for errors.Is(err, bufio.ErrBufferFull) {
-		if len(long) > maxAnswer {
-			return nil, errTooLarge
+		if len(long) > httpapi.MaxAnswer {
+			return nil, httpapi.ErrTooLarge
 		}
 		line, err = r.ReadSlice('\n')
 		long = append(long, line...)

@@ -1,0 +1,4 @@
+// Package httpapi is what the clients of models behind an HTTP API have in
+// common, whichever API it is: the way there, tools and calls as such APIs want
+// them, and the values of options. What only one API does is in its adapter.
+package httpapi
