@@ -82,6 +82,20 @@ func excess(members []process, l Limits) error {
 	return nil
 }
 
+// niceness is how far a process gives way to others: -20 is least, 19 is most.
+func niceness(pid int) (int, error) {
+	n, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
+	return 20 - n, err // the kernel counts from the other end
+}
+
+// giveWay lowers the priority of a process, if it is not that low already.
+func giveWay(pid, nice int) error {
+	if now, err := niceness(pid); err != nil || now >= nice {
+		return err
+	}
+	return unix.Setpriority(unix.PRIO_PROCESS, pid, nice)
+}
+
 // bound sets the limits the kernel keeps for each process alone. The process has
 // not begun its command yet; what it starts inherits them. tasks is the most
 // threads its user may have, by the kernel's count.
@@ -106,7 +120,7 @@ func bound(pid int, l Limits, tasks int) error {
 		}
 	}
 	// Whoever has to watch over it comes first.
-	if err := unix.Setpriority(unix.PRIO_PROCESS, pid, 5); err != nil {
+	if err := giveWay(pid, 5); err != nil {
 		return fmt.Errorf("lower its priority: %w", err)
 	}
 	// When memory runs short, the kernel ends this before the daemon.

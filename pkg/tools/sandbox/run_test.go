@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // begun waits until a command has made a file in its workspace.
@@ -222,5 +224,31 @@ func TestNotBegunIsNotRun(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A daemon that gives way to others, by nice or by its unit's Nice=, has commands
+// give way at least as much: nobody but root may raise a priority.
+func TestLowPriorityStays(t *testing.T) {
+	own, err := niceness(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, given := range []int{0, 5, 10, 19} {
+		given = max(given, own)
+		cmd := exec.CommandContext(t.Context(), "sleep", "60")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		if err := unix.Setpriority(unix.PRIO_PROCESS, cmd.Process.Pid, given); err != nil {
+			t.Fatal(err)
+		}
+		if err := bound(cmd.Process.Pid, DefaultLimits(), 1000); err != nil {
+			t.Errorf("at %d: %v", given, err)
+		}
+		if got, err := niceness(cmd.Process.Pid); err != nil || got != max(given, 5) {
+			t.Errorf("from %d the command comes to %d, %v", given, got, err)
+		}
 	}
 }
