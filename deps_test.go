@@ -23,7 +23,7 @@ var layers = map[string][]string{
 	"pkg/failpoint":         {},
 	"pkg/logger":            {},
 	"pkg/providers":         {},
-	"pkg/providers/httpapi": {"pkg/providers"},
+	"pkg/providers/httpapi": {"pkg/config", "pkg/providers"},
 	"channels":              {"pkg/bus"},
 	"pkg/tools":             {"pkg/bus", "pkg/providers"},
 	"pkg/tools/jsontool":    {"pkg/tools"},

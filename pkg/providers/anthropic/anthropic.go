@@ -3,150 +3,65 @@
 package anthropic
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net/http"
-	"net/url"
 	"strings"
-	"time"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
-	"github.com/cenkalti/backoff/v5"
 
-	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
-// Defaults of Config, and DefaultMaxTokens of a request without max_tokens,
-// which the API insists on.
+// DefaultBaseURL is where Anthropic is, and DefaultMaxTokens what a request
+// without max_tokens gets, which the API insists on.
 const (
-	DefaultBaseURL        = "https://api.anthropic.com"
-	DefaultMaxTokens      = 8192
-	DefaultMaxAttempts    = 4
-	DefaultAttemptTimeout = 2 * time.Minute
-	DefaultRetryBudget    = 3 * time.Minute
-	DefaultMaxRetryAfter  = time.Minute
+	DefaultBaseURL   = "https://api.anthropic.com"
+	DefaultMaxTokens = 8192
 )
 
 // Config configures a Provider. The zero value is Anthropic without a key.
-type Config struct {
-	// BaseURL is where the API lives, "/v1/messages" excluded. Empty means
-	// DefaultBaseURL.
-	BaseURL string
-	// APIKey is sent as X-Api-Key; empty sends none.
-	APIKey config.Secret
-
-	// Model is what Check asks the service about; empty asks for none. Requests
-	// name their own.
-	Model string
-
-	// MaxAttempts bounds how often one request is sent, the first time
-	// included. 0 means DefaultMaxAttempts.
-	MaxAttempts int
-	// AttemptTimeout bounds the silence of one attempt: the wait for the answer
-	// to begin, and from then on for each event of it. A long answer may take
-	// longer. 0 means DefaultAttemptTimeout.
-	AttemptTimeout time.Duration
-	// RetryBudget bounds all attempts together: no new one begins later than
-	// this after the first. 0 means DefaultRetryBudget.
-	RetryBudget time.Duration
-	// MaxRetryAfter is the longest Retry-After that is waited for; when the
-	// API asks for more, Chat fails at once with what it asked for. 0 means
-	// DefaultMaxRetryAfter.
-	MaxRetryAfter time.Duration
-
-	// Transport carries the requests; nil means one of the provider's own,
-	// which keeps connections alive and honours HTTPS_PROXY.
-	Transport http.RoundTripper
-	// Logger hears of retries; nil discards.
-	Logger *slog.Logger
-}
+//
+// BaseURL excludes "/v1/messages". APIKey is sent as X-Api-Key. AttemptTimeout
+// bounds the silence before the answer and after each event of it, in Chat as in
+// ChatStream; a long answer may take longer.
+type Config = httpapi.Config
 
 // Provider is the client of one service. Safe for concurrent use.
 type Provider struct {
-	cfg       Config
-	key       string
-	base      string
-	client    sdk.Client
-	transport http.RoundTripper
-	schemas   httpapi.Schemas
+	api     *httpapi.Client
+	client  sdk.Client
+	schemas httpapi.Schemas
 }
 
 // New returns a provider. It does no I/O; the error says which setting is
 // wrong and never repeats a secret.
 func New(cfg Config) (*Provider, error) {
-	setDefaults(&cfg)
-	base, err := baseURL(cfg.BaseURL)
+	cfg.BaseURL = cmp.Or(cfg.BaseURL, DefaultBaseURL)
+	api, err := httpapi.NewClient(cfg, DefaultBaseURL)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("anthropic: %w", err)
 	}
-	p := &Provider{cfg: cfg, key: strings.TrimSpace(string(cfg.APIKey)), base: base, transport: cfg.Transport, schemas: httpapi.Schemas{Complete: object}}
-	if p.transport == nil {
-		p.transport = httpapi.NewTransport()
-	}
+	// What people copy along with the address.
+	api.BaseURL = strings.TrimSuffix(strings.TrimSuffix(api.BaseURL, "/messages"), "/v1")
 	options := []option.RequestOption{
-		option.WithBaseURL(base),
-		option.WithHTTPClient(&http.Client{
-			Transport: bounded{p.transport},
-			// A redirected POST would lose its body or its key; say where to go.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}),
+		option.WithBaseURL(api.BaseURL),
+		option.WithHTTPClient(httpapi.NewHTTP(bounded{api.Transport})),
 		option.WithHeader("Accept", "text/event-stream"),
 		option.WithMaxRetries(0), // ours know the budget and what was shown
 	}
-	if p.key != "" {
-		options = append(options, option.WithAPIKey(p.key))
+	if api.Key != "" {
+		options = append(options, option.WithAPIKey(api.Key))
 	}
 	// Not sdk.NewClient, which looks for keys in the environment and in files.
-	p.client = sdk.Client{Options: options}
-	return p, nil
-}
-
-func setDefaults(cfg *Config) {
-	if cfg.BaseURL == "" {
-		cfg.BaseURL = DefaultBaseURL
-	}
-	if cfg.MaxAttempts <= 0 {
-		cfg.MaxAttempts = DefaultMaxAttempts
-	}
-	if cfg.AttemptTimeout <= 0 {
-		cfg.AttemptTimeout = DefaultAttemptTimeout
-	}
-	if cfg.RetryBudget <= 0 {
-		cfg.RetryBudget = DefaultRetryBudget
-	}
-	if cfg.MaxRetryAfter <= 0 {
-		cfg.MaxRetryAfter = DefaultMaxRetryAfter
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-}
-
-// baseURL checks the address and takes off what people copy along with it. Its
-// error does not hold it, since it may carry a password.
-func baseURL(s string) (string, error) {
-	u, err := url.Parse(strings.TrimSpace(s))
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", errors.New("anthropic: base_url is not an address: write it in full, for example " + DefaultBaseURL)
-	}
-	if u.RawQuery != "" || u.Fragment != "" {
-		return "", errors.New("anthropic: base_url must not have a query or a fragment")
-	}
-	base := strings.TrimRight(u.String(), "/")
-	return strings.TrimSuffix(strings.TrimSuffix(base, "/messages"), "/v1"), nil
+	return &Provider{api: api, client: sdk.Client{Options: options}, schemas: httpapi.Schemas{Complete: object}}, nil
 }
 
 // Close releases the idle connections. Requests that are under way go on.
-func (p *Provider) Close() {
-	if c, ok := p.transport.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-}
+func (p *Provider) Close() { p.api.Close() }
 
 // Chat implements providers.LLMProvider. It is ChatStream without a listener:
 // the answer is streamed all the same, so that a long one need not be done in a
@@ -177,25 +92,20 @@ func (p *Provider) ChatStream(ctx context.Context, messages []providers.Message,
 		return nil, err
 	}
 	out := &listener{onDelta: onDelta}
-	var failed *failure
-	for _, thoughts := range []bool{true, false} {
+	for thoughts := true; ; thoughts = false {
 		body, err := p.body(messages, tools, model, options, thoughts)
 		if err != nil {
 			return nil, &providers.Error{Kind: providers.KindInvalidRequest, Message: err.Error()}
 		}
-		var a *answer
-		if a, failed, err = p.send(ctx, body, out); err != nil {
-			return nil, err
-		}
-		if failed == nil {
+		a, failed, err := p.send(ctx, body, out)
+		if err == nil {
 			return a.response(httpapi.Aliases(tools)), nil
 		}
-		if !failed.thoughts || out.shown || !hasOpaque(messages) {
-			break
+		if !thoughts || providers.KindOf(err) != providers.KindInvalidRequest || !failed.thoughts || out.shown || !hasOpaque(messages) {
+			return nil, err
 		}
-		p.cfg.Logger.WarnContext(ctx, "thoughts refused, sent without them", slog.String("err", failed.Error.Error()))
+		p.api.Logger.WarnContext(ctx, "thoughts refused, sent without them", slog.String("err", err.Error()))
 	}
-	return nil, failed.Error
 }
 
 // listener hands pieces on and remembers whether one had text.
@@ -212,59 +122,14 @@ func (l *listener) tell(d providers.Delta) {
 }
 
 // send sends the body until there is an answer or no more attempt is worth it.
-// err is ctx's own.
+// err then is ctx's own or failed, the last attempt's.
 func (p *Provider) send(ctx context.Context, body []byte, out *listener) (a *answer, failed *failure, err error) {
-	attempts, budget := providers.Patience(ctx, p.cfg.MaxAttempts, p.cfg.RetryBudget)
-	start := time.Now()
-	pauses := backoff.ExponentialBackOff{InitialInterval: 500 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 20 * time.Second}
-	for attempt := 1; ; attempt++ {
+	err = p.api.Retry(ctx, func() *httpapi.Failure {
 		if a, failed = p.attempt(ctx, body, out); failed == nil {
-			return a, nil, nil
+			return nil
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, nil, err
-		}
-		if failed.Kind == providers.KindRateLimit && providers.HasSpareKey(ctx) {
-			return nil, failed, nil
-		}
-		if !failed.retry || out.shown || attempt >= attempts || failed.RetryAfter > p.cfg.MaxRetryAfter {
-			return nil, failed, nil
-		}
-		pause := max(pauses.NextBackOff(), jitter(failed.RetryAfter))
-		if !fits(ctx, start.Add(budget), pause) {
-			return nil, failed, nil
-		}
-		p.cfg.Logger.WarnContext(ctx, "model call failed, trying again",
-			slog.Int("attempt", attempt), slog.Duration("pause", pause), slog.String("err", failed.Error.Error()))
-		if err := sleep(ctx, pause); err != nil {
-			return nil, nil, err
-		}
-	}
-}
-
-// jitter spreads callers that were all told to come back at the same time.
-func jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return d + rand.N(d/10+1) //nolint:gosec // spreads load, guards nothing
-}
-
-// fits reports whether an attempt after the pause begins by a time, and before
-// the end of ctx.
-func fits(ctx context.Context, by time.Time, pause time.Duration) bool {
-	next := time.Now().Add(pause)
-	end, ok := ctx.Deadline()
-	return !next.After(by) && (!ok || next.Before(end))
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+		failed.Retry = failed.Retry && !out.shown
+		return &failed.Failure
+	})
+	return a, failed, err
 }

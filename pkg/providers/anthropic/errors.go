@@ -2,16 +2,13 @@ package anthropic
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
@@ -19,9 +16,9 @@ import (
 
 // failure is a failed attempt, and what may help.
 type failure struct {
-	*providers.Error
-	retry    bool // the same again
-	thoughts bool // the same without thoughts
+	httpapi.Failure
+
+	thoughts bool // the same without thoughts may succeed
 }
 
 // complaint is an error body.
@@ -39,11 +36,9 @@ func (p *Provider) explain(ctx context.Context, resp *http.Response, err error) 
 		return p.refused(resp, readComplaint(head))
 	}
 	if errors.Is(err, httpapi.ErrTooLarge) {
-		return p.fail(providers.KindInvalidRequest, 0, err.Error(), nil, false)
+		return p.fail(providers.KindInvalidRequest, 0, err.Error(), false)
 	}
-	err = withoutURL(err)
-	_, badCert := errors.AsType[*tls.CertificateVerificationError](err)
-	return p.fail(providers.KindUnreachable, 0, err.Error(), p.cause(err), !badCert)
+	return &failure{Failure: p.api.Unreachable(err)}
 }
 
 // silent is an attempt that was given up because nothing came any more.
@@ -51,12 +46,12 @@ func (p *Provider) silent(ctx context.Context, status int) *failure {
 	if !errors.Is(context.Cause(ctx), errSilent) {
 		return nil
 	}
-	return p.fail(providers.KindTimeout, status, fmt.Sprintf("no answer within %s", p.cfg.AttemptTimeout), nil, true)
+	return p.fail(providers.KindTimeout, status, fmt.Sprintf("no answer within %s", p.api.AttemptTimeout), true)
 }
 
-// fail makes a failure whose message holds no secret and fits a log line.
-func (p *Provider) fail(kind providers.ErrorKind, status int, message string, cause error, retry bool) *failure {
-	return &failure{Error: &providers.Error{Kind: kind, Status: status, Message: p.clean(message), Err: cause}, retry: retry}
+// fail makes a failure as httpapi does.
+func (p *Provider) fail(kind providers.ErrorKind, status int, message string, retry bool) *failure {
+	return &failure{Failure: p.api.Fail(kind, status, message, retry)}
 }
 
 // refused is an answer that is an error, by its status or within a stream.
@@ -69,7 +64,7 @@ func (p *Provider) refused(resp *http.Response, c complaint) *failure {
 	if c.message == "" {
 		c.message = http.StatusText(status)
 	}
-	f := p.fail(kind, status, c.message, nil, retry && resp.Header.Get("X-Should-Retry") != "false")
+	f := p.fail(kind, status, c.message, retry && resp.Header.Get("X-Should-Retry") != "false")
 	f.RetryAfter = httpapi.RetryAfter(resp.Header, time.Now())
 	m := strings.ToLower(c.message)
 	f.thoughts = kind == providers.KindInvalidRequest && (strings.Contains(m, "signature") || strings.Contains(m, "thinking"))
@@ -83,15 +78,15 @@ func (p *Provider) strange(ctx context.Context, resp *http.Response) *failure {
 		return f
 	}
 	if loc, lerr := resp.Location(); lerr == nil {
-		return p.fail(providers.KindUnreachable, resp.StatusCode, "the server redirects to "+loc.Scheme+"://"+loc.Host+": put the final address into base_url", nil, false)
+		return p.fail(providers.KindUnreachable, resp.StatusCode, "the server redirects to "+loc.Scheme+"://"+loc.Host+": put the final address into base_url", false)
 	}
 	switch c := readComplaint(head); {
 	case c.typ != "":
 		return p.refused(resp, c)
 	case err == nil && len(head) > 0:
-		return p.fail(providers.KindUnreachable, resp.StatusCode, "the answer is not one of the Messages API, check base_url: "+c.message, nil, false)
+		return p.fail(providers.KindUnreachable, resp.StatusCode, "the answer is not one of the Messages API, check base_url: "+c.message, false)
 	case err == nil:
-		return p.fail(providers.KindUnreachable, resp.StatusCode, "the answer is empty", nil, true)
+		return p.fail(providers.KindUnreachable, resp.StatusCode, "the answer is empty", true)
 	}
 	return p.broken(ctx, resp, err)
 }
@@ -105,25 +100,9 @@ func (p *Provider) broken(ctx context.Context, resp *http.Response, err error) *
 	case err == nil:
 		err = io.ErrUnexpectedEOF
 	case errors.Is(err, httpapi.ErrTooLarge):
-		return p.fail(providers.KindInvalidRequest, resp.StatusCode, err.Error(), nil, false)
+		return p.fail(providers.KindInvalidRequest, resp.StatusCode, err.Error(), false)
 	}
-	return p.fail(providers.KindUnreachable, resp.StatusCode, "the answer broke off: "+err.Error(), p.cause(err), true)
-}
-
-// withoutURL takes the address, which may hold a password, out of an error.
-func withoutURL(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
-	}
-	return err
-}
-
-// cause keeps an error for errors.Is, unless its text holds the key.
-func (p *Provider) cause(err error) error {
-	if p.key != "" && strings.Contains(err.Error(), p.key) {
-		return nil
-	}
-	return err
+	return &failure{Failure: p.api.BrokeOff(resp.StatusCode, err)}
 }
 
 // statusOf is the status that goes with an error's type, which is all that an
@@ -157,22 +136,12 @@ const statusOverloaded = 529
 // classify decides what a refusal means and whether to try again.
 func classify(status int, c complaint) (kind providers.ErrorKind, retry bool) {
 	switch {
-	case status == http.StatusPaymentRequired, c.typ == "billing_error", strings.Contains(c.message, "credit balance is too low"):
+	case c.typ == "billing_error", strings.Contains(c.message, "credit balance is too low"):
 		return providers.KindBilling, false
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return providers.KindAuth, false
-	case status == http.StatusRequestEntityTooLarge, status == http.StatusBadRequest && overflows(c.message):
+	case status == http.StatusBadRequest && overflows(c.message):
 		return providers.KindContextOverflow, false
-	case status == http.StatusTooManyRequests:
-		return providers.KindRateLimit, true
-	case status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout, status == 524: // 524: a proxy of Cloudflare's waited in vain
-		return providers.KindTimeout, true
-	case status == http.StatusNotImplemented: // some other web server
-		return providers.KindUnreachable, false
-	case status == http.StatusConflict, status == http.StatusTooEarly, status >= http.StatusInternalServerError:
-		return providers.KindOverloaded, true
 	}
-	return providers.KindInvalidRequest, false
+	return httpapi.Classify(status)
 }
 
 // overflows reports whether a refusal means that the conversation is too long;
@@ -197,18 +166,4 @@ func readComplaint(raw []byte) complaint {
 		return complaint{message: string(raw)}
 	}
 	return complaint{typ: body.Error.Type, message: body.Error.Message}
-}
-
-// clean makes an API's words fit for a log: without the key, on one line, and
-// not longer than a line should be.
-func (p *Provider) clean(s string) string {
-	if len(p.key) > 3 {
-		s = strings.ReplaceAll(s, p.key, "***")
-	}
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	const most = 500
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

@@ -82,7 +82,7 @@ const afterglow = 250 * time.Millisecond
 func (p *Provider) attempt(ctx context.Context, body []byte, out *listener) (*answer, *failure) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(p.cfg.AttemptTimeout, func() { cancel(errSilent) })
+	silence := time.AfterFunc(p.api.AttemptTimeout, func() { cancel(errSilent) })
 	defer silence.Stop()
 	var resp *http.Response
 	if err := p.client.Post(ctx, "v1/messages", body, &resp); err != nil {
@@ -95,7 +95,7 @@ func (p *Provider) attempt(ctx context.Context, body []byte, out *listener) (*an
 	a := &answer{}
 	events := ssestream.NewDecoder(resp)
 	for events.Next() {
-		silence.Reset(p.cfg.AttemptTimeout)
+		silence.Reset(p.api.AttemptTimeout)
 		e := events.Event()
 		if e.Type == "error" {
 			return nil, p.refused(resp, readComplaint(e.Data))

@@ -35,6 +35,15 @@ func NewTransport() *http.Transport {
 	}
 }
 
+// NewHTTP returns the HTTP client that an SDK is to use.
+func NewHTTP(transport http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport: transport,
+		// A redirected POST would lose its body or its key; say where to go.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
 // Body is an answer's body that fails with ErrTooLarge behind its Left-th byte.
 type Body struct {
 	io.ReadCloser

@@ -40,16 +40,16 @@ func (p *Provider) attempt(ctx context.Context, req *sdk.ChatCompletionRequest, 
 func (p *Provider) send(ctx context.Context, req *sdk.ChatCompletionRequest, reply *assembly) *failure {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	limit := time.AfterFunc(p.cfg.AttemptTimeout, func() { cancel(errSilent) })
+	limit := time.AfterFunc(p.api.AttemptTimeout, func() { cancel(errSilent) })
 	defer limit.Stop()
 	seen := &observation{alive: func() {}}
 	if req.Stream {
 		seen.alive = func() {
 			if reply.finish != "" {
-				limit.Reset(min(endTime, p.cfg.AttemptTimeout))
+				limit.Reset(min(endTime, p.api.AttemptTimeout))
 				return
 			}
-			limit.Reset(p.cfg.AttemptTimeout)
+			limit.Reset(p.api.AttemptTimeout)
 		}
 	}
 	err := p.post(withObservation(ctx, seen), req)

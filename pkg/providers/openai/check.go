@@ -19,30 +19,27 @@ import (
 // KindInvalidRequest; one that fails, or is none of this API, is what it is in
 // Chat. Any other answer counts as working, a refusal of this list included.
 func (p *Provider) Check(ctx context.Context) error {
-	base, err := baseURL(p.cfg.BaseURL)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/models", http.NoBody)
+	address := p.api.BaseURL + "/models"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("openai: check: %w", err)
 	}
-	if p.key != "" {
-		req.Header.Set("Authorization", "Bearer "+p.key)
+	if p.api.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+p.api.Key)
 	}
-	resp, err := p.transport.RoundTrip(req)
+	resp, err := p.api.Transport.RoundTrip(req)
 	if err != nil {
-		return &providers.Error{Kind: providers.KindUnreachable, Message: p.clean(withoutURL(err).Error()), Err: p.cause(err)}
+		return p.api.Unreachable(err).Error
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxList))
 	if resp.StatusCode == http.StatusUnauthorized { // 403 may mean that only this list is closed to the key
-		return &providers.Error{Kind: providers.KindAuth, Status: resp.StatusCode, Message: p.clean(readComplaint(body).message)}
+		return p.fail(providers.KindAuth, resp.StatusCode, readComplaint(body).message, false).Error
 	}
 	if resp.StatusCode == http.StatusNotFound {
 		return &providers.Error{
 			Kind: providers.KindInvalidRequest, Status: resp.StatusCode,
-			Message: "there is no list of models at " + base + "/models; if it does not answer, check base_url, which usually ends in /v1",
+			Message: "there is no list of models at " + address + "; if it does not answer, check base_url, which usually ends in /v1",
 		}
 	}
 	if resp.StatusCode >= http.StatusInternalServerError {
@@ -53,10 +50,10 @@ func (p *Provider) Check(ctx context.Context) error {
 		seen := &observation{status: resp.StatusCode, location: resp.Header.Get("Location")}
 		return p.garbled(seen, &json.SyntaxError{}).Error
 	}
-	if resp.StatusCode == http.StatusOK && lacks(body, p.cfg.Model) {
+	if resp.StatusCode == http.StatusOK && lacks(body, p.api.Model) {
 		return &providers.Error{
 			Kind: providers.KindInvalidRequest, Status: resp.StatusCode,
-			Message: fmt.Sprintf("the server's list of models has no %q", p.cfg.Model),
+			Message: fmt.Sprintf("the server's list of models has no %q", p.api.Model),
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package openai
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"unicode"
 
 	sdk "github.com/sashabaranov/go-openai"
 
@@ -19,11 +17,11 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
-// failure is a failed attempt and whether another one may help.
+// failure is a failed attempt.
 type failure struct {
-	*providers.Error
+	httpapi.Failure
+
 	param string // the field of the request that the server complains about, if it says
-	retry bool
 }
 
 // complaint is an error body, whichever server wrote it.
@@ -40,7 +38,7 @@ func (p *Provider) explain(ctx context.Context, err error, seen *observation) *f
 	told, isTold := errors.AsType[*midwayError](err)
 	switch {
 	case !seen.sent && err != nil && ctx.Err() == nil:
-		return p.fail(providers.KindInvalidRequest, 0, err.Error(), nil, false)
+		return p.fail(providers.KindInvalidRequest, 0, err.Error(), false)
 	case isRequest: // looked at first, because it may hold an empty APIError
 		return p.refused(seen, readComplaint(reqErr.Body))
 	case isAPI:
@@ -52,18 +50,18 @@ func (p *Provider) explain(ctx context.Context, err error, seen *observation) *f
 	case isTold:
 		return p.toldMidway(seen, told)
 	case errors.Is(context.Cause(ctx), errSilent):
-		return p.fail(providers.KindTimeout, 0, fmt.Sprintf("no answer within %s", p.cfg.AttemptTimeout), nil, true)
+		return p.fail(providers.KindTimeout, 0, fmt.Sprintf("no answer within %s", p.api.AttemptTimeout), true)
 	case err == nil:
 		return p.empty(seen)
 	case seen.status == 0:
-		return p.unreachable(err)
+		return &failure{Failure: p.api.Unreachable(err)}
 	}
 	return p.garbled(seen, err)
 }
 
-// fail makes a failure whose message holds no secret and fits a log line.
-func (p *Provider) fail(kind providers.ErrorKind, status int, message string, cause error, retry bool) *failure {
-	return &failure{Error: &providers.Error{Kind: kind, Status: status, Message: p.clean(message), Err: cause}, retry: retry}
+// fail makes a failure as httpapi does.
+func (p *Provider) fail(kind providers.ErrorKind, status int, message string, retry bool) *failure {
+	return &failure{Failure: p.api.Fail(kind, status, message, retry)}
 }
 
 // refused is an answer with an error status.
@@ -72,7 +70,7 @@ func (p *Provider) refused(seen *observation, c complaint) *failure {
 	if c.message == "" {
 		c.message = http.StatusText(seen.status)
 	}
-	f := p.fail(kind, seen.status, c.message, nil, retry && !seen.noRetry)
+	f := p.fail(kind, seen.status, c.message, retry && !seen.noRetry)
 	f.RetryAfter, f.param = seen.retryAfter, c.param
 	return f
 }
@@ -92,17 +90,10 @@ func (p *Provider) toldMidway(seen *observation, told *midwayError) *failure {
 func (p *Provider) empty(seen *observation) *failure {
 	c := readComplaint(seen.head())
 	if c.status == 0 || c.message == "" {
-		return p.fail(providers.KindOverloaded, seen.status, "the answer holds no message", nil, true)
+		return p.fail(providers.KindOverloaded, seen.status, "the answer holds no message", true)
 	}
 	seen.status = c.status
 	return p.refused(seen, c)
-}
-
-// unreachable is a request that got no answer at all.
-func (p *Provider) unreachable(err error) *failure {
-	err = withoutURL(err)
-	_, badCert := errors.AsType[*tls.CertificateVerificationError](err)
-	return p.fail(providers.KindUnreachable, 0, err.Error(), p.cause(err), !badCert)
 }
 
 // garbled is an answer that broke off or is not the API's.
@@ -115,56 +106,34 @@ func (p *Provider) garbled(seen *observation, err error) *failure {
 		if u, perr := url.Parse(seen.location); perr == nil && u.Host != "" {
 			host = u.Scheme + "://" + u.Host
 		}
-		return p.fail(providers.KindUnreachable, seen.status, "the server redirects to "+host+": put the final address into base_url", nil, false)
+		return p.fail(providers.KindUnreachable, seen.status, "the server redirects to "+host+": put the final address into base_url", false)
 	case errors.Is(err, httpapi.ErrTooLarge), errors.Is(err, errTooManyCalls):
-		return p.fail(providers.KindInvalidRequest, seen.status, err.Error(), nil, false)
+		return p.fail(providers.KindInvalidRequest, seen.status, err.Error(), false)
 	case syntax, wrongType:
 		return p.fail(providers.KindUnreachable, seen.status,
-			"the answer is not one of the chat completions API; check base_url, it usually ends in /v1: "+err.Error(), nil, false)
+			"the answer is not one of the chat completions API; check base_url, it usually ends in /v1: "+err.Error(), false)
 	}
-	err = withoutURL(err)
 	if errors.Is(err, io.EOF) {
-		return p.fail(providers.KindUnreachable, seen.status, "the answer is empty", nil, true)
+		return p.fail(providers.KindUnreachable, seen.status, "the answer is empty", true)
 	}
-	return p.fail(providers.KindUnreachable, seen.status, "the answer broke off: "+err.Error(), p.cause(err), true)
-}
-
-// withoutURL takes the address, which may hold a password, out of an error.
-func withoutURL(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
-	}
-	return err
-}
-
-// cause keeps an error for errors.Is, unless its text holds the key.
-func (p *Provider) cause(err error) error {
-	if p.key != "" && strings.Contains(err.Error(), p.key) {
-		return nil
-	}
-	return err
+	return &failure{Failure: p.api.BrokeOff(seen.status, err)}
 }
 
 // classify decides what a refusal means and whether to try again.
 func classify(status int, c complaint) (kind providers.ErrorKind, retry bool) {
+	kind, retry = httpapi.Classify(status)
 	switch {
-	case c.code == "insufficient_quota", c.typ == "insufficient_quota", status == http.StatusPaymentRequired,
-		strings.HasPrefix(c.code, "billing_"):
+	case c.code == "insufficient_quota", c.typ == "insufficient_quota", strings.HasPrefix(c.code, "billing_"):
 		return providers.KindBilling, false
-	case status == http.StatusUnauthorized, status == http.StatusForbidden, c.code == "invalid_api_key":
+	case kind == providers.KindBilling, kind == providers.KindAuth:
+	case c.code == "invalid_api_key":
 		return providers.KindAuth, false
-	case status == http.StatusRequestEntityTooLarge, overflows(c):
+	case kind == providers.KindContextOverflow, overflows(c):
 		return providers.KindContextOverflow, false
-	case status == http.StatusTooManyRequests, c.code == "rate_limit_exceeded":
+	case c.code == "rate_limit_exceeded":
 		return providers.KindRateLimit, true
-	case status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout, status == 524: // 524: a proxy of Cloudflare's waited in vain
-		return providers.KindTimeout, true
-	case status == http.StatusNotImplemented: // some other web server
-		return providers.KindUnreachable, false
-	case status == http.StatusConflict, status == http.StatusTooEarly, status >= http.StatusInternalServerError:
-		return providers.KindOverloaded, true
 	}
-	return providers.KindInvalidRequest, false
+	return kind, retry
 }
 
 // overflows reports whether a refusal means that the conversation is too long.
@@ -249,18 +218,4 @@ func codeStatus(code any) int {
 		return int(f)
 	}
 	return 0
-}
-
-// clean makes an API's words fit for a log: without the key, on one line, and
-// not longer than a line should be.
-func (p *Provider) clean(s string) string {
-	if len(p.key) > 3 {
-		s = strings.ReplaceAll(s, p.key, "***")
-	}
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	const most = 500
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }
