@@ -64,7 +64,7 @@ type Model struct {
 	ContextTokens int            `yaml:"context_tokens"` // how much it reads and writes at once
 	MaxConcurrent int            `yaml:"max_concurrent"` // requests at once; 0 is no limit
 	Fallback      []string       `yaml:"fallback"`       // keys of models, asked in this order when it fails
-	Timeout       time.Duration  `yaml:"timeout"`        // of one request
+	Timeout       time.Duration  `yaml:"timeout"`        // of one request; of silence, where the answer comes in pieces
 	ToolCalls     string         `yaml:"tool_calls" enum:"native,text"`
 	Options       map[string]any `yaml:"options"` // passed on to the API: max_tokens, temperature, ...
 }
