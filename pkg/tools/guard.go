@@ -116,6 +116,17 @@ func (l *loop) watch(s *slot, tc providers.ToolCall) {
 	}
 }
 
+// early reports whether a call would be refused now, by outcomes that are not
+// there yet.
+func (l *loop) early(tc providers.ToolCall) bool {
+	if l.guard == nil {
+		return false
+	}
+	at, times := l.guard.begin(fingerprint(tc))
+	l.guard.made = l.guard.made[:at]
+	return times >= guardRefuses
+}
+
 // fingerprint is the same for calls that ask for the same.
 func fingerprint(tc providers.ToolCall) [sha256.Size]byte {
 	var b bytes.Buffer

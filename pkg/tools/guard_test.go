@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -227,6 +228,20 @@ func TestLoopGuardSideBySide(t *testing.T) {
 	}
 	if n := strings.Count(k.String(), "begin"); n != ran {
 		t.Errorf("%d calls began", n)
+	}
+}
+
+// Calls that run side by side are not judged before they have come to something:
+// what differs each time may be asked for as often as one likes, in one reply too.
+func TestLoopGuardLeavesChangingCallsSideBySideAlone(t *testing.T) {
+	var rolled atomic.Int64
+	r := tools.NewToolRegistry()
+	r.Register(&beside{fake: fake{name: "roll", run: func(context.Context, map[string]interface{}) *tools.ToolResult {
+		return tools.NewToolResult(fmt.Sprint(rolled.Add(1)))
+	}}})
+	_, res := run(t, tools.ToolLoopConfig{Tools: r, LoopGuard: true}, calling(slices.Repeat([]providers.ToolCall{toolCall("", "roll", number(1))}, 12)...), providers.LLMResponse{Content: "done"})
+	if rolled.Load() != 12 || res.StopReason != tools.StopAnswer {
+		t.Errorf("ran %d times, %s: %v", rolled.Load(), res.StopReason, res.Messages)
 	}
 }
 

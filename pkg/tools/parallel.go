@@ -63,7 +63,7 @@ func (l *loop) together(ctx context.Context, round int, calls []providers.ToolCa
 		}
 	}()
 	for {
-		for err == nil && ctx.Err() == nil && l.res.StopReason == "" && running < l.parallel() && len(slots) < len(calls) {
+		for err == nil && ctx.Err() == nil && l.mayBegin(running, calls[len(slots):]) {
 			var s *slot
 			if s, err = l.begin(ctx, round, calls[len(slots)]); err == nil {
 				slots = append(slots, s)
@@ -83,6 +83,12 @@ func (l *loop) together(ctx context.Context, round int, calls []providers.ToolCa
 			answered++
 		}
 	}
+}
+
+// mayBegin reports whether the first of the calls that are left may begin beside
+// those that run.
+func (l *loop) mayBegin(running int, left []providers.ToolCall) bool {
+	return l.res.StopReason == "" && len(left) > 0 && running < l.parallel() && (running == 0 || !l.early(left[0]))
 }
 
 // runBeside runs the call on a goroutine of its own. Whatever the tool does
