@@ -151,12 +151,29 @@ func TestFieldValidationAndRepair(t *testing.T) {
 			t.Fatalf("got  %s\nwant %s", result.ForLLM, want)
 		}
 	}
+}
 
-	// Nothing to do: the very same map.
-	same := map[string]interface{}{"path": "p", "mode": "fast", "more": true}
-	r.Execute(t.Context(), "tool", same)
-	if tool.got["mark"] = 1; same["mark"] != 1 {
-		t.Error("the arguments were copied though nothing was changed")
+// What a tool does to its arguments is its own affair: the history has what the
+// model wrote, also while a tool that was given up still works on them.
+func TestArgumentsAreTheToolsOwn(t *testing.T) {
+	written := map[string]interface{}{"path": "x", "options": map[string]interface{}{"deep": "y"}}
+	given := make(chan map[string]interface{}, 1)
+	r := tools.NewToolRegistry()
+	r.Register(&fake{name: "tool", run: func(_ context.Context, args map[string]interface{}) *tools.ToolResult {
+		given <- args
+		return tools.NewToolResult("done")
+	}})
+	_, res := run(t, tools.ToolLoopConfig{Tools: r}, calling(toolCall("1", "tool", written)), providers.LLMResponse{Content: "done"})
+	args := <-given
+	if diff := cmp.Diff(written, args); diff != "" {
+		t.Error(diff)
+	}
+	args["mark"] = 1
+	delete(args, "path")
+	args["options"].(map[string]interface{})["deep"] = "changed"
+	want := map[string]interface{}{"path": "x", "options": map[string]interface{}{"deep": "y"}}
+	if diff := cmp.Diff(want, res.Messages[0].ToolCalls[0].Arguments); diff != "" {
+		t.Error(diff)
 	}
 }
 

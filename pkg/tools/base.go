@@ -16,8 +16,9 @@ type Tool interface {
 	// It is read once, when the tool is registered, and must not be changed
 	// afterwards.
 	Parameters() map[string]interface{}
-	// Execute runs the tool. args has been checked against Parameters. ctx ends
-	// when the caller gives up; CallFrom(ctx) tells which conversation asked.
+	// Execute runs the tool. args has been checked against Parameters, and is the
+	// tool's own to keep or change. ctx ends when the caller gives up;
+	// CallFrom(ctx) tells which conversation asked.
 	// Several goroutines may call it at once, unless the tool has one of the
 	// setters below. It always returns a result; failures are results too.
 	Execute(ctx context.Context, args map[string]interface{}) *ToolResult

@@ -124,6 +124,11 @@ func (c *core) prepare(e *entry, call *callState, args map[string]interface{}) (
 	if !sameMap(fitted, args) {
 		call.raw = ""
 	}
+	if _, decodes := e.tool.(interface{ ownArgs() *argChecker }); !decodes {
+		// The tool may keep and change what it is given. The history, which is
+		// read long after a call was given up, must not change with it.
+		fitted, _ = cloneSchema(fitted).(map[string]interface{})
+	}
 	call.args, call.checker = fitted, e.args
 	return fitted, wrong
 }
