@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/tools"
 )
 
@@ -216,6 +217,27 @@ func TestExecuteFailures(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "registry_test.go") {
 		t.Error("the log has no stack of the panic")
+	}
+}
+
+// unspoken is an error that ends whoever asks for its text, if it is nil.
+type unspoken struct{ text string }
+
+func (u *unspoken) Error() string { return u.text }
+
+// A nil pointer in an error is a slip of the tool's, not the end of the loop.
+func TestErrorWithoutAText(t *testing.T) {
+	for name, options := range map[string]tools.Options{"plain": {}, "redacting": {Redact: strings.ToUpper}} {
+		t.Run(name, func(t *testing.T) {
+			r := tools.NewToolRegistryWith(options)
+			r.Register(&fake{name: "tool", run: func(context.Context, map[string]interface{}) *tools.ToolResult {
+				return (&tools.ToolResult{IsError: true}).WithError((*unspoken)(nil))
+			}})
+			_, res := run(t, tools.ToolLoopConfig{Tools: r}, calling(toolCall("1", "tool", nil)), providers.LLMResponse{Content: "done"})
+			if res.Content != "done" || !strings.Contains(strings.ToLower(res.Messages[1].Content), "no text") {
+				t.Errorf("%+v", res)
+			}
+		})
 	}
 }
 
