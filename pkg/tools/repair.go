@@ -93,7 +93,11 @@ func (r *repairer) document() error {
 }
 
 // space skips white space and comments, and reports whether there was any.
-func (r *repairer) space() (skipped bool, err error) {
+func (r *repairer) space() (skipped bool, err error) { return r.blank(false) }
+
+// blank is space. Before a value, [#general] and [//host/share] are lists of
+// something without its quotes, so a comment has a space behind its mark there.
+func (r *repairer) blank(beforeValue bool) (skipped bool, err error) {
 	begin := r.pos
 	for {
 		switch {
@@ -101,11 +105,12 @@ func (r *repairer) space() (skipped bool, err error) {
 			r.pos++
 		case r.skip("\u00a0"), r.skip("\ufeff"):
 		case r.peek() == '#', strings.HasPrefix(r.in[r.pos:], "//"):
-			end := strings.IndexByte(r.in[r.pos:], '\n')
-			if end < 0 {
-				end = len(r.in) - r.pos
+			comment, _, _ := strings.Cut(r.in[r.pos:], "\n")
+			text := strings.TrimLeft(comment, "#/")
+			if beforeValue && text != "" && strings.IndexByte(" \t\r", text[0]) < 0 {
+				return r.pos > begin, nil
 			}
-			r.pos += end
+			r.pos += len(comment)
 		case strings.HasPrefix(r.in[r.pos:], "/*"):
 			end := strings.Index(r.in[r.pos+2:], "*/")
 			if end < 0 {
@@ -119,7 +124,7 @@ func (r *repairer) space() (skipped bool, err error) {
 }
 
 func (r *repairer) value() error {
-	if _, err := r.space(); err != nil {
+	if _, err := r.blank(true); err != nil {
 		return err
 	}
 	switch c := r.peek(); {
@@ -219,7 +224,7 @@ func (r *repairer) member() error {
 func (r *repairer) array() error {
 	r.out = append(r.out, '[')
 	for first := true; ; first = false {
-		if _, err := r.space(); err != nil || r.close("]") {
+		if _, err := r.blank(true); err != nil || r.close("]") {
 			return err
 		}
 		if !first {
