@@ -34,8 +34,8 @@ type call struct {
 	Index    *int `json:"index"`
 	ID       text `json:"id"`
 	Function struct {
-		Name      text `json:"name"`
-		Arguments text `json:"arguments"`
+		Name      text      `json:"name"`
+		Arguments arguments `json:"arguments"`
 	} `json:"function"`
 }
 
@@ -65,8 +65,20 @@ func (u *usage) read() *providers.Usage {
 	}
 }
 
-// text is a string, the texts of a list of parts, or, for the arguments of a
-// call, the JSON that stands where a string of it should.
+// arguments are those of a call: a string, or the JSON that stands where a string
+// of it should. An empty list is what some servers make of an empty object.
+type arguments string
+
+// UnmarshalJSON implements json.Unmarshaler. It takes everything.
+func (a *arguments) UnmarshalJSON(raw []byte) error {
+	if raw[0] == '[' && len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0 {
+		*a = arguments(raw) // not the texts in it
+		return nil
+	}
+	return (*text)(a).UnmarshalJSON(raw)
+}
+
+// text is a string, the texts of a list of parts, or whatever else stands there.
 type text string
 
 // UnmarshalJSON implements json.Unmarshaler. It takes everything.

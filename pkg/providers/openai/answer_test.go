@@ -58,6 +58,20 @@ func TestUsageOfServers(t *testing.T) {
 	}
 }
 
+// A list is not what a tool can be called with. None of it is lost, so that the
+// model is told so, and nothing is run with no arguments instead.
+func TestArgumentsThatAreAList(t *testing.T) {
+	for list, want := range map[string]string{
+		`[{"path":"x"}]`: `[{"path":"x"}]`, `[{"text":"x"}]`: `[{"text":"x"}]`, `["x"]`: `["x"]`, `[1]`: `[1]`,
+		`[]`: `{}`, `[ ]`: `{}`, // an empty object, to some servers
+	} {
+		got := read(t, `{"choices":[{"message":{"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":`+list+`}}]}}]}`)
+		if len(got.ToolCalls) != 1 || len(got.ToolCalls[0].Arguments) != 0 || got.ToolCalls[0].Function.Arguments != want {
+			t.Errorf("%s: read as %+v", list, got.ToolCalls[0].Function)
+		}
+	}
+}
+
 // Several servers write the arguments of a call as JSON, not as a text of it.
 func TestArgumentsThatAreAnObject(t *testing.T) {
 	got := read(t, `{"choices":[{"message":{"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":{"path":"x","n":[1,{"y":null}]}}},{"id":"b","function":{"name":"f","arguments":null}}]}}]}`)
