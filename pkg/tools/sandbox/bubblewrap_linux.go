@@ -21,6 +21,7 @@ import (
 // of processes that ends with the first of them.
 type bubblewrap struct {
 	program string
+	sh      string
 	network bool
 	filter  []byte
 }
@@ -30,7 +31,11 @@ func newBubblewrap(o Options) (jail, error) {
 	if err != nil {
 		return nil, errors.New("the program bwrap is missing (apt-get install bubblewrap)")
 	}
-	return &bubblewrap{program: program, network: o.Network, filter: newFilter(rules{network: o.Network}).bytes()}, nil
+	sh, err := lookPath("sh")
+	if err != nil {
+		return nil, err
+	}
+	return &bubblewrap{program: program, sh: sh, network: o.Network, filter: newFilter(rules{network: o.Network}).bytes()}, nil
 }
 
 // Where bubblewrap finds the files it is given besides the standard ones.
@@ -97,6 +102,9 @@ func (b *bubblewrap) start(cmd Command, limits Limits, out *os.File) (cell, erro
 	if err = c.learn(info.ours); err == nil {
 		err = bound(c.inner, limits, limits.Processes+2)
 	}
+	if err == nil && isRoot() {
+		err = c.boundTasks(b.sh, limits)
+	}
 	if err != nil {
 		c.destroy()
 		_, _ = c.outer.Wait() // only to be rid of it
@@ -112,6 +120,15 @@ type wrapped struct {
 	inner int         // the first process of the sandbox, with which all others end
 	pidfd int         // of inner; 0 if there is none
 	hold  *os.File    // what inner waits for
+}
+
+func (c *wrapped) boundTasks(sh string, l Limits) error {
+	ns, err := pidNamespace(c.inner)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ns.Close() }() // nothing was written
+	return boundTasks(sh, ns, l)
 }
 
 // learn reads from bubblewrap which process is the first inside. That one waits

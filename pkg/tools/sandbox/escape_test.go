@@ -52,6 +52,7 @@ var attempts = []attempt{
 	{name: "a workspace that becomes a link", script: `cd /; rm -rf @WS /workspace; ln -sfn / @WS; ln -sfn / /workspace; rmdir @WS`, bare: true},
 	{name: "modes", script: `chmod 777 @DIR .. @DIR/secret; ` + perl(`my $p="@DIR/secret"; syscall(%fchmodat%,-100,$p,0777)`), bare: true},
 	{name: "modes of programs", script: perl(`open(my $f,"<","/usr/bin/env")||die; my $m=(stat $f)[2]; chmod($m&07777,$f) and print "ESCAPED"`), bare: true, root: true},
+	{name: "times of programs", script: perl(`open(my $f,"<","/usr/bin/env")||die; my @s=stat $f; utime($s[8],$s[9],$f) and print "ESCAPED"`), bare: true, root: true},
 	{name: "owners", script: `chown 1:1 @DIR/secret`, bare: true, root: true},
 	{name: "times", script: `touch -d 2001-01-01 @DIR/secret; ` + perl(`utime(1,1,"@DIR/secret")`), bare: true},
 	{name: "attributes", script: perl(`my ($p,$n,$v)=("@DIR/secret","user.x","1"); syscall(%setxattr%,$p,$n,$v,1,0)==0 and print "ESCAPED"`), bare: true},
@@ -60,7 +61,7 @@ var attempts = []attempt{
 	{name: "homes", script: `ls -a /root /home/* && echo ESCAPED`, bare: true, root: true},
 	{name: "disks and memory", script: `for d in /dev/mem /dev/kmsg /dev/vda /dev/sda /dev/loop0 /dev/fuse /dev/kvm; do (head -c 1 $d >/dev/null) 2>/dev/null && echo ESCAPED; done`},
 	{name: "making devices", script: `mknod b b 8 0 && echo ESCAPED; mknod c c 1 1 && echo ESCAPED; (head -c 1 c >/dev/null) 2>/dev/null && echo ESCAPED`, bare: true, root: true},
-	{name: "the kernel's settings", script: `for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger /sys/fs/cgroup /sys/kernel /proc/sys/kernel/hostname; do [ -w $f ] && echo ESCAPED; done`, bare: true, root: true},
+	{name: "the kernel's settings", script: `for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger /proc/sys/kernel/hostname /proc/sys/kernel/pid_max; do (: >>$f) 2>/dev/null && echo ESCAPED; done`, bare: true, root: true},
 	// The daemon through /proc.
 	{name: "the root of a process", script: `cat /proc/self/root@DIR/secret /proc/1/root@DIR/secret /proc/@PARENT/root@DIR/secret`, bare: true},
 	{name: "the folder of a process", script: `cat /proc/self/cwd/../secret /proc/@PARENT/cwd/sandbox.go && echo ESCAPED`, bare: true},
@@ -120,6 +121,7 @@ var attempts = []attempt{
 	{name: "waiting for input", script: `cat; read x; perl -e "<STDIN>"; echo over`, check: says("over\n")},
 	// More than one's share.
 	{name: "a fork bomb", script: `:(){ :|:& };:; sleep 1`, limits: Limits{Processes: 20, Time: 3 * time.Second, Memory: 200 << 20}, check: ended(ErrProcesses, ErrTime, ErrMemory, nil)},
+	{name: "processes beyond any number", script: perl(`my $n=0; for (1..1200) { my $p=fork; last unless defined $p; if (!$p) { sleep 20; exit } $n++ } print $n>700 ? "ESCAPED $n" : "held"; kill "KILL",0`), limits: Limits{Processes: 64, Time: 5 * time.Second}, check: ended(ErrProcesses, nil)},
 	{name: "many processes", script: `for i in $(seq 60); do sleep @TOKEN & done; wait`, limits: Limits{Processes: 30, Time: 5 * time.Second}, check: bounded},
 	{name: "much output", script: `head -c 30000000 /dev/zero; echo; echo the end`, check: says("the end\n")},
 	{name: "output without end", script: `yes @TOKEN`, limits: Limits{Time: time.Second}, check: ended(ErrTime)},

@@ -19,6 +19,9 @@ type rules struct {
 	// process may set for another, so the filter has to.
 	bare  bool
 	group int // bare: the only process group that may be joined
+	// root is bare for root, who owns the machine's files: what their owner may
+	// do with one that is open for reading, nobody may.
+	root bool
 }
 
 // filter is a program for the kernel that decides about each system call.
@@ -170,6 +173,9 @@ func (f *filter) bare(r rules) {
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: 0, Jt: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: refuse},
 	}, only(1, ^uint32(0), group)...))
+	if r.root {
+		f.deny(refuse, unix.SYS_FCHMOD, unix.SYS_FCHOWN, unix.SYS_UTIMENSAT)
+	}
 	f.when(unix.SYS_UTIMENSAT, zero(1)) // of an open file, which Landlock let it open
 }
 

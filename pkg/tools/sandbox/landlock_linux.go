@@ -159,22 +159,26 @@ func (l *landlock) start(cmd Command, limits Limits, out *os.File) (cell, error)
 		return nil, err
 	}
 	c := &group{life: life.ours, hold: hold.ours}
-	c.first, err = os.StartProcess(l.sh, []string{"sh", "-c", guardian}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{life.theirs, null, null}, Sys: &syscall.SysProcAttr{Setpgid: true},
-	})
-	if err != nil {
+	err = c.begin(l.sh, limits, []*os.File{life.theirs, null, null})
+	if c.first == nil {
 		p.closeOurs()
 		return nil, err
 	}
-	rules := newFilter(rules{network: l.network, bare: true, group: c.first.Pid})
+	rules := newFilter(rules{network: l.network, bare: true, group: c.number, root: isRoot()})
 	onThread(func() {
-		if err = enter(ruleset, rules); err != nil {
+		if err == nil && c.ns != nil {
+			err = unix.Setns(int(c.ns.Fd()), unix.CLONE_NEWPID)
+		}
+		if err == nil {
+			err = enter(ruleset, rules)
+		}
+		if err != nil {
 			return
 		}
 		c.command, err = os.StartProcess(l.sh, append([]string{"sh", "-c", begin, "sh"}, cmd.Args...), &os.ProcAttr{
 			Dir: filepath.Join(cmd.Workspace, cmd.Dir), Files: []*os.File{null, out, out, hold.theirs},
 			Env: append(slices.Clone(environment), "HOME="+cmd.Workspace, "TMPDIR="+tmp),
-			Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: c.first.Pid},
+			Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: c.number},
 		})
 	})
 	p.closeOther()
@@ -256,9 +260,33 @@ func ownTasks() int {
 type group struct {
 	first   *os.Process // the guardian; until it is waited for, the group's number is taken
 	command *os.Process
+	number  int      // what the command sees as the group's number
+	ns      *os.File // the pid namespace in which all of it is; nil: ours
 	life    *os.File // the guardian's input
 	hold    *os.File // what the command waits for
 	over    bool     // destroyed
+}
+
+// begin starts the guardian, for root in a pid namespace of its own, which is
+// bounded and ends with it. first is nil if there is none.
+func (c *group) begin(sh string, limits Limits, files []*os.File) (err error) {
+	sys := &syscall.SysProcAttr{Setpgid: true}
+	if isRoot() {
+		sys.Cloneflags = unix.CLONE_NEWPID
+	}
+	c.first, err = os.StartProcess(sh, []string{"sh", "-c", guardian}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: sys})
+	if err != nil {
+		c.first = nil
+		return err
+	}
+	if c.number = c.first.Pid; !isRoot() {
+		return nil
+	}
+	c.number = 1
+	if c.ns, err = pidNamespace(c.first.Pid); err != nil {
+		return err
+	}
+	return boundTasks(sh, c.ns, limits)
 }
 
 func (c *group) release() error {
@@ -297,4 +325,7 @@ func (c *group) destroy() {
 	_ = c.hold.Close() // it may be closed already
 	_ = c.life.Close() // nothing is written to it
 	_, _ = c.first.Wait()
+	if c.ns != nil {
+		_ = c.ns.Close() // nothing was written
+	}
 }

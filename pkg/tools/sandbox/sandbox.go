@@ -8,6 +8,9 @@
 // daemon's environment. Its time, its memory, its processes and its output are
 // bounded, and when the call returns nothing it started is left.
 //
+// For root there is a wall from Linux 6.14 on, since nothing else binds root to a
+// number of processes.
+//
 // Nothing in a command's text is relied on for any of this. What the tools refuse
 // beforehand (sudo, rm -rf /) is a courtesy to the model.
 package sandbox

@@ -1,5 +1,6 @@
-// Package sandboxtest helps tests that need a sandbox. For root there is none
-// (see package sandbox), and root is whom tests are run as in many a container.
+// Package sandboxtest helps tests that need a sandbox. For root there is one
+// on newer kernels only (see package sandbox), and root is whom tests are run as in
+// many a container.
 package sandboxtest
 
 import (
