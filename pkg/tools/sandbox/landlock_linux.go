@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -187,9 +188,6 @@ func (l *landlock) start(cmd Command, limits Limits, out *os.File) (cell, error)
 	}
 	if err != nil {
 		c.destroy()
-		if c.command != nil {
-			_, _ = c.command.Wait() // only to be rid of it
-		}
 		return nil, err
 	}
 	return c, nil
@@ -265,6 +263,8 @@ type group struct {
 	life    *os.File // the guardian's input
 	hold    *os.File // what the command waits for
 	over    bool     // destroyed
+	reaped  sync.Once
+	status  int // the command's, once it is reaped
 }
 
 // begin starts the guardian, for root in a pid namespace of its own, which is
@@ -294,7 +294,10 @@ func (c *group) release() error {
 	return errors.Join(err, c.hold.Close())
 }
 
-func (c *group) wait() int { return status(c.command.Wait()) }
+func (c *group) wait() int {
+	c.reaped.Do(func() { c.status = status(c.command.Wait()) })
+	return c.status
+}
 
 // members are the processes of the group, the guardian not counted, nor those
 // that have ended.
@@ -324,6 +327,9 @@ func (c *group) destroy() {
 	}
 	_ = c.hold.Close() // it may be closed already
 	_ = c.life.Close() // nothing is written to it
+	if c.command != nil {
+		c.wait() // before the guardian: a namespace's first process ends last
+	}
 	_, _ = c.first.Wait()
 	if c.ns != nil {
 		_ = c.ns.Close() // nothing was written

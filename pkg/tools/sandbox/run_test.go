@@ -117,7 +117,7 @@ func TestBrokenWallRunsNothing(t *testing.T) {
 		"a bubblewrap that fails":           &bubblewrap{program: "/bin/false"},
 		"a bubblewrap that does nothing":    &bubblewrap{program: "/bin/true"},
 		"a bubblewrap that is not there":    &bubblewrap{program: "/no/bwrap"},
-		"a filter the kernel does not take": &bubblewrap{program: "/usr/bin/bwrap", filter: []byte("no filter")},
+		"a filter the kernel does not take": &bubblewrap{program: "/usr/bin/bwrap", sh: "/bin/sh", filter: []byte("no filter")},
 		"a shell that is not there":         &landlock{sh: "/no/sh"},
 		"no wall":                           broken{},
 	} {
