@@ -12,6 +12,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"github.com/dragoman-chat/dragoman/pkg/providers"
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // The answer's wire form. The SDK has types for it, which cost four times as
@@ -82,7 +83,7 @@ const afterglow = 250 * time.Millisecond
 func (p *Provider) attempt(ctx context.Context, body []byte, out *listener) (*answer, *failure) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(p.api.AttemptTimeout, func() { cancel(errSilent) })
+	silence := httpapi.NewSilence(p.api.AttemptTimeout, func() { cancel(errSilent) })
 	defer silence.Stop()
 	var resp *http.Response
 	if err := p.client.Post(ctx, "v1/messages", body, &resp); err != nil {
@@ -95,8 +96,12 @@ func (p *Provider) attempt(ctx context.Context, body []byte, out *listener) (*an
 	a := &answer{}
 	events := ssestream.NewDecoder(resp)
 	for events.Next() {
-		silence.Reset(p.api.AttemptTimeout)
 		e := events.Event()
+		if e.Type == "ping" {
+			silence.Sign()
+		} else {
+			silence.Piece()
+		}
 		if e.Type == "error" {
 			return nil, p.refused(resp, readComplaint(e.Data))
 		}
@@ -104,7 +109,7 @@ func (p *Provider) attempt(ctx context.Context, body []byte, out *listener) (*an
 			return nil, p.broken(ctx, resp, err)
 		}
 		if a.whole {
-			silence.Reset(afterglow)
+			silence.Within(afterglow)
 			events.Next()
 			return a, nil
 		}

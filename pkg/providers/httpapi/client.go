@@ -35,7 +35,8 @@ type Config struct {
 	// included. 0 means DefaultMaxAttempts.
 	MaxAttempts int
 	// AttemptTimeout bounds one attempt: the silence before an answer in pieces
-	// begins, and after each piece of it; of any other, the whole answer. 0 means
+	// begins, and after each piece of it; of any other, the whole answer. A service
+	// that only says that it is still there has three times as long. 0 means
 	// DefaultAttemptTimeout.
 	AttemptTimeout time.Duration
 	// RetryBudget bounds all attempts together: no new one begins later than

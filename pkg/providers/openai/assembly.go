@@ -26,6 +26,7 @@ type assembly struct {
 	usage            *usage
 	frame            frame
 	any              bool // there was a choice
+	pieces           int  // events that brought something
 	size             int  // bytes of text taken in
 }
 

@@ -6,10 +6,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	sdk "github.com/sashabaranov/go-openai"
+
+	"github.com/dragoman-chat/dragoman/pkg/providers/httpapi"
 )
 
 // errSilent ends an attempt whose answer does not come.
@@ -40,16 +41,21 @@ func (p *Provider) attempt(ctx context.Context, req *sdk.ChatCompletionRequest, 
 func (p *Provider) send(ctx context.Context, req *sdk.ChatCompletionRequest, reply *assembly) *failure {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	limit := time.AfterFunc(p.api.AttemptTimeout, func() { cancel(errSilent) })
+	limit := httpapi.NewSilence(p.api.AttemptTimeout, func() { cancel(errSilent) })
 	defer limit.Stop()
 	seen := &observation{alive: func() {}}
 	if req.Stream {
+		had := reply.pieces
 		seen.alive = func() {
-			if reply.finish != "" {
-				limit.Reset(min(endTime, p.api.AttemptTimeout))
-				return
+			switch {
+			case reply.finish != "":
+				limit.Within(min(endTime, p.api.AttemptTimeout))
+			case reply.pieces != had:
+				had = reply.pieces
+				limit.Piece()
+			default:
+				limit.Sign()
 			}
-			limit.Reset(p.api.AttemptTimeout)
 		}
 	}
 	err := p.post(withObservation(ctx, seen), req)
@@ -62,7 +68,7 @@ func (p *Provider) send(ctx context.Context, req *sdk.ChatCompletionRequest, rep
 	if seen.body != nil {
 		defer func() {
 			seen.body.alive = func() {}
-			limit.Reset(drainTime)
+			limit.Within(drainTime)
 			_ = seen.body.Close() // nothing more is wanted of it
 		}()
 	}

@@ -104,6 +104,7 @@ func (a *assembly) stream(r *bufio.Reader, alive func()) error {
 
 func (a *assembly) event(data []byte) error {
 	if text, ok := a.frame.text(data); ok {
+		a.pieces++
 		return a.text(string(text))
 	}
 	var piece answer
@@ -112,6 +113,9 @@ func (a *assembly) event(data []byte) error {
 	}
 	if len(piece.Error) > 0 && string(piece.Error) != "null" {
 		return &midwayError{bytes.Clone(data)}
+	}
+	if len(piece.Choices) > 0 {
+		a.pieces++
 	}
 	a.frame.learn(data, &piece)
 	return a.add(&piece)

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -324,4 +325,53 @@ func TestThoughtsInTheContent(t *testing.T) {
 			t.Errorf("%s as a whole: %+v, %v", name, resp, err)
 		}
 	}
+}
+
+// Who only says that he is still there is not waited for without end.
+func TestKeptAliveForNothing(t *testing.T) {
+	for name, sign := range map[string]string{
+		"comments":       ": still here\n\n",
+		"empty events":   `data: {"choices":[]}` + "\n\n",
+		"single bytes":   " ",
+		"without an end": ":",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			transport := alive{sign: sign, pause: 20 * time.Second}
+			p, err := openai.New(openai.Config{BaseURL: "http://model.test/v1", AttemptTimeout: time.Minute, MaxAttempts: 1, Transport: transport})
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			resp, _, err := ask(t, p)
+			if took := time.Since(start); resp != nil || providers.KindOf(err) != providers.KindTimeout || took < 2*time.Minute || took > 4*time.Minute {
+				t.Errorf("%s: got %+v, %v after %s, want a timeout after three minutes", name, resp, err, took)
+			}
+		})
+	}
+}
+
+// alive answers with a sign of life again and again.
+type alive struct {
+	sign  string
+	pause time.Duration
+}
+
+func (a alive) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	_ = r.Body.Close()
+	body, w := io.Pipe()
+	go func() {
+		for {
+			select {
+			case <-r.Context().Done():
+				_ = w.CloseWithError(r.Context().Err())
+				return
+			case <-time.After(a.pause):
+				if _, err := io.WriteString(w, a.sign); err != nil {
+					return
+				}
+			}
+		}
+	}()
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body, Request: r}, nil
 }
