@@ -31,8 +31,12 @@ type Model struct {
 // first.
 //
 // When all fail, the error is that of the model that will be ready first, and
-// its RetryAfter says when that is.
+// its RetryAfter says when that is. log hears when a model is left alone and when
+// it is back; nil discards.
 func Chain(log *slog.Logger, models ...Model) LLMProvider {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	return &chain{models: models, log: log, state: make([]cooldown, len(models))}
 }
 
@@ -89,6 +93,9 @@ func (c *chain) Chat(ctx context.Context, messages []Message, tools []ToolDefini
 
 // ChatStream implements Streamer.
 func (c *chain) ChatStream(ctx context.Context, messages []Message, tools []ToolDefinition, model string, options map[string]interface{}, onDelta func(Delta)) (*LLMResponse, error) {
+	if len(c.models) == 0 {
+		return nil, &Error{Kind: KindInvalidRequest, Message: "there is no model to ask"}
+	}
 	told, watch := false, onDelta
 	if onDelta != nil {
 		watch = func(d Delta) {
@@ -148,6 +155,9 @@ func (c *chain) ask(ctx context.Context, at int, messages []Message, tools []Too
 	defer func() { c.note(ctx, at, begun, err, panicked) }()
 	resp, err = Stream(ctx, c.models[at].Provider, messages, tools, model, options, onDelta)
 	panicked = false
+	if err == nil && resp == nil {
+		err = &Error{Kind: KindOverloaded, Message: "the provider returned neither a reply nor an error"}
+	}
 	return resp, err
 }
 

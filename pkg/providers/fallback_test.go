@@ -290,3 +290,30 @@ func TestFieldFallbackWhenNoneIsReady(t *testing.T) {
 		}
 	})
 }
+
+// A chain bears what a program that embeds it may give it.
+func TestChainAtItsEdges(t *testing.T) {
+	if _, err := providers.Chain(nil).Chat(t.Context(), nil, nil, "", nil); providers.KindOf(err) != providers.KindInvalidRequest {
+		t.Errorf("without a model: %v", err)
+	}
+	nothing := providers.Model{Name: "nothing", Provider: silentProvider{}}
+	if resp, err := providers.Chain(nil, nothing).Chat(t.Context(), nil, nil, "", nil); resp != nil || providers.KindOf(err) != providers.KindOverloaded {
+		t.Errorf("of neither a reply nor an error: %+v, %v", resp, err)
+	}
+	good := providers.Model{Name: "good", Provider: good{}}
+	if resp, err := providers.Chain(nil, nothing, good).Chat(t.Context(), nil, nil, "", nil); err != nil || resp.Content != "hello" {
+		t.Errorf("behind it: %+v, %v", resp, err)
+	}
+}
+
+type silentProvider struct{}
+
+func (silentProvider) Chat(context.Context, []providers.Message, []providers.ToolDefinition, string, map[string]interface{}) (*providers.LLMResponse, error) {
+	return nil, nil //nolint:nilnil // what is tested
+}
+
+type good struct{}
+
+func (good) Chat(context.Context, []providers.Message, []providers.ToolDefinition, string, map[string]interface{}) (*providers.LLMResponse, error) {
+	return &providers.LLMResponse{Content: "hello"}, nil
+}
