@@ -3,6 +3,7 @@ package toolkit
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -30,8 +31,8 @@ const maxTrial = 20 * time.Second
 // RegisterBuiltinTools adds read_file, search_files, edit_file, append_file and
 // execute_bash. They work in the directory the program is in now, and nowhere
 // else: read_file and its like cannot leave it, and execute_bash runs commands
-// behind the wall of package sandbox. Where that finds none, which it says in the
-// log of the registry, there is no execute_bash; so look with Get before relying
+// behind the wall of package sandbox. Where that finds none there is no execute_bash,
+// which the log of the registry says, or, if it has none, slog's default; so look with Get before relying
 // on it. Whoever runs the tools decides who may: these ask nobody. It blocks
 // while the wall is tried, for a fraction of a second.
 func (r *Registry) RegisterBuiltinTools() error {
@@ -48,10 +49,14 @@ func (r *Registry) RegisterBuiltinTools() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxTrial)
 	defer cancel()
-	if wall, err := sandbox.Find(ctx, sandbox.Options{Log: r.core.Logger()}); err == nil {
+	log := r.core.Logger()
+	if wall, err := sandbox.Find(ctx, sandbox.Options{Log: log}); err == nil {
 		list = append(list, sandbox.NewExecuteBash(wall, here))
 	} else {
-		r.core.Logger().Warn("execute_bash is not there, since commands cannot be confined here", "err", err)
+		if !log.Enabled(ctx, slog.LevelWarn) {
+			log = slog.Default() // a registry that logs nothing must not hide this
+		}
+		log.WarnContext(ctx, "execute_bash is not there, since commands cannot be confined here", "err", err)
 	}
 	for _, t := range list {
 		if err := r.core.RegisterTool(t); err != nil {
