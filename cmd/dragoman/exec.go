@@ -23,19 +23,30 @@ func (a *app) addExec() error {
 	if err := sandbox.CheckCommands(cfg.Commands); err != nil {
 		return a.cfg.Errorf("tools.exec.commands", "%v", err)
 	}
-	if len(cfg.Allow) == 0 || a.opts.Check {
+	if len(cfg.Allow) == 0 {
 		return nil
+	}
+	if a.opts.Check { // it will not be run, so what is offered is enough
+		return a.register(sandbox.NewExecOffer(cfg.Timeout, cfg.Commands))
 	}
 	tool, wall, err := a.exec(cfg)
 	if err != nil {
 		a.log.Error("exec is configured but stays off, and no command will be run", "err", err)
 		return nil
 	}
-	if err := a.tools.RegisterTool(tool); err != nil {
+	if err := a.register(tool); err != nil {
+		return err
+	}
+	a.log.Info("commands are run in a sandbox", "sandbox", wall.Name(), "network", cfg.Network, "allowed", len(cfg.Allow))
+	return nil
+}
+
+// register adds exec to the tools.
+func (a *app) register(exec *sandbox.Tool) error {
+	if err := a.tools.RegisterTool(exec); err != nil {
 		return fmt.Errorf("register a tool: %w", err)
 	}
-	a.withoutExec = a.tools.View(func(name string) bool { return name != tool.Name() })
-	a.log.Info("commands are run in a sandbox", "sandbox", wall.Name(), "network", cfg.Network, "allowed", len(cfg.Allow))
+	a.withoutExec = a.tools.View(func(name string) bool { return name != exec.Name() })
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/dragoman-chat/dragoman/pkg/store"
 	"github.com/dragoman-chat/dragoman/pkg/store/sqlite"
 	"github.com/dragoman-chat/dragoman/pkg/tools"
+	"github.com/dragoman-chat/dragoman/pkg/tools/sandbox"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -32,6 +33,8 @@ type scene struct {
 	dir  string
 	file string
 	s    *sqlite.Store // nil: closed
+
+	wall func(context.Context, sandbox.Options) (*sandbox.Wall, error) // for live, where exec is configured
 }
 
 func newScene(t *testing.T, extra string) *scene {
@@ -326,7 +329,8 @@ func (c *scene) liveSince(id, text string, began time.Time, model *lister) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	a, err := newApp(cfg, quietLog, appOptions{Check: true})
+	cfg.Store.Driver = "memory" // the scene has the ledger
+	a, err := newApp(cfg, quietLog, appOptions{FindWall: c.wall})
 	if err != nil {
 		c.t.Fatal(err)
 	}

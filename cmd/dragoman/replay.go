@@ -101,8 +101,16 @@ func (p *program) recordOf(l ledger, turn sqlite.TurnRecord) (rec record, err er
 	if len(turn.Steps) == 0 {
 		return rec, fmt.Errorf("no step of turn %s is recorded: there is nothing to run again", turn.ID)
 	}
+	wired := *l.cfg
+	claimed, err := l.Fact("gateway/owner")
+	if err != nil {
+		return rec, err
+	}
+	if claimed != "" {
+		wired.Owners = append(slices.Clone(wired.Owners), claimed)
+	}
 	// Everything is wired as for the daemon; it is not run.
-	a, err := newApp(l.cfg, slog.New(slog.DiscardHandler), appOptions{Check: true})
+	a, err := newApp(&wired, slog.New(slog.DiscardHandler), appOptions{Check: true})
 	if err != nil {
 		return rec, err
 	}
@@ -110,7 +118,7 @@ func (p *program) recordOf(l ledger, turn sqlite.TurnRecord) (rec record, err er
 	rec = record{
 		Turn: turn.ID, Time: turn.Started, Model: cfg.Model, Options: cfg.Options, SystemPrompt: cfg.SystemPrompt,
 		MaxIterations: cfg.MaxIterations, HistoryMessages: cfg.HistoryMessages,
-		Governor: cfg.Governor, Tools: cfg.Tools.ToProviderDefs(), Steps: turn.Steps,
+		Governor: cfg.Governor, Steps: turn.Steps,
 	}
 	for _, m := range turn.Messages {
 		if !m.Erased { // what was deleted before it was answered is not kept
@@ -120,6 +128,7 @@ func (p *program) recordOf(l ledger, turn sqlite.TurnRecord) (rec record, err er
 	if len(rec.Messages) == 0 {
 		return rec, fmt.Errorf("of the messages of turn %s nothing is kept: it cannot be run again", turn.ID)
 	}
+	rec.Tools = a.offered(rec.Messages[len(rec.Messages)-1].Principal, rec.Steps[0].Request)
 	for _, line := range turn.History {
 		rec.Added = append(rec.Added, line.Entry)
 	}
@@ -131,6 +140,17 @@ func (p *program) recordOf(l ledger, turn sqlite.TurnRecord) (rec record, err er
 	rec.Zone = agent.ZoneName(rec.Time.In(zone))
 	_, rec.Shift = rec.Time.In(zone).Zone()
 	return rec, err
+}
+
+// offered are the tools for a turn of somebody. Whether a wall held then is not
+// known: where exec is not among the tools of the first request, it did not.
+func (a *app) offered(principal, request string) []providers.ToolDefinition {
+	if a.withoutExec != nil {
+		if defs := a.withoutExec.ToProviderDefs(); providers.ToolsDigest(defs) == providers.FingerprintTools(request) {
+			return defs
+		}
+	}
+	return a.toolsFor(principal).ToProviderDefs()
 }
 
 // pasts are what the history before the turn may have been, the likeliest

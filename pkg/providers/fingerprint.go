@@ -215,3 +215,12 @@ func FingerprintLen(fingerprint string) (n int, ok bool) {
 	n, err := strconv.Atoi(words[1])
 	return n, err == nil && n >= 0
 }
+
+// FingerprintTools returns the ToolsDigest in a fingerprint, "" if it is none.
+func FingerprintTools(fingerprint string) string {
+	words := strings.SplitN(fingerprint, " ", 5)
+	if len(words) < 5 || words[0] != fingerprintVersion {
+		return ""
+	}
+	return words[3]
+}

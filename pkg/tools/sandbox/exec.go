@@ -51,6 +51,20 @@ func NewExecTool(wall *Wall, workspace Workspace, allow func(principal string) b
 	return t, nil
 }
 
+// NewExecOffer returns a tool that tells the model what NewExecTool's would whose
+// wall has that time limit (0: the default), and refuses every call. It needs
+// neither a wall nor the programs, and touches nothing.
+func NewExecOffer(limit time.Duration, commands []string) *Tool {
+	t := &Tool{name: "exec", wall: &Wall{limits: Limits{Time: limit}.orDefault()}, allow: func(string) bool { return false }}
+	for _, name := range commands {
+		if t.programs == nil {
+			t.programs = programs{}
+		}
+		t.programs[name] = ""
+	}
+	return t
+}
+
 // NewExecuteBash returns the tool execute_bash, for programs that run tools
 // themselves and decide themselves who may. wall must not be nil.
 func NewExecuteBash(wall *Wall, workspace Workspace) *Tool {
