@@ -319,11 +319,19 @@ func (m *lister) Chat(_ context.Context, messages []providers.Message, defs []pr
 	}, nil
 }
 
+func (m *lister) lastAsked() string { return m.asked[len(m.asked)-1] }
+
+// asked is a model that knows the fingerprint of its last request.
+type asked interface {
+	providers.LLMProvider
+	lastAsked() string
+}
+
 // live runs a turn as the daemon does and records it.
 func (c *scene) live(id, text string) { c.liveSince(id, text, time.Now(), &lister{}) }
 
 // liveSince is live for a turn that began some time ago: it has been interrupted.
-func (c *scene) liveSince(id, text string, began time.Time, model *lister) {
+func (c *scene) liveSince(id, text string, began time.Time, model asked) {
 	c.t.Helper()
 	cfg, err := config.Load(c.file, func(string) string { return "" })
 	if err != nil {
@@ -344,7 +352,7 @@ func (c *scene) liveSince(id, text string, began time.Time, model *lister) {
 	c.put(store.Tx{Begin: &store.Turn{ID: turn, Address: chat7, Session: chat7.String(), Inbound: []int64{res.Admitted[0].Seq}, Started: began}})
 	out, err := runner.Run(c.t.Context(), agent.Turn{ID: turn, Messages: []bus.InboundMessage{m}, Started: began, Journal: func(_ context.Context, tx store.Tx, _ bool) error {
 		if tx.Steps[0].Kind == store.StepReply {
-			tx.Steps[0].Request = model.asked[len(model.asked)-1]
+			tx.Steps[0].Request = model.lastAsked()
 		}
 		c.put(tx)
 		return nil

@@ -13,10 +13,12 @@ import (
 
 	"github.com/dragoman-chat/dragoman/pkg/agent"
 	"github.com/dragoman-chat/dragoman/pkg/bus"
+	"github.com/dragoman-chat/dragoman/pkg/config"
 	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/store"
 	"github.com/dragoman-chat/dragoman/pkg/store/sqlite"
 	"github.com/dragoman-chat/dragoman/pkg/tools"
+	"github.com/dragoman-chat/dragoman/pkg/tools/textcall"
 	"github.com/spf13/cobra"
 )
 
@@ -50,6 +52,7 @@ type record struct {
 	Options         map[string]any             `json:"options,omitempty"`
 	SystemPrompt    string                     `json:"system_prompt"`
 	MaxIterations   int                        `json:"max_iterations"`
+	TextCalls       bool                       `json:"text_calls,omitempty"` // a model calls tools in its text
 	HistoryMessages int                        `json:"history_messages"`
 	Governor        agent.Governor             `json:"governor"`
 	Tools           []providers.ToolDefinition `json:"tools"`
@@ -119,6 +122,9 @@ func (p *program) recordOf(l ledger, turn sqlite.TurnRecord) (rec record, err er
 		Turn: turn.ID, Time: turn.Started, Model: cfg.Model, Options: cfg.Options, SystemPrompt: cfg.SystemPrompt,
 		MaxIterations: cfg.MaxIterations, HistoryMessages: cfg.HistoryMessages,
 		Governor: cfg.Governor, Steps: turn.Steps,
+	}
+	for _, name := range append([]string{cfg.Model}, l.cfg.Models[cfg.Model].Fallback...) {
+		rec.TextCalls = rec.TextCalls || l.cfg.Models[name].ToolCalls == config.ToolCallsText
 	}
 	for _, m := range turn.Messages {
 		if !m.Erased { // what was deleted before it was answered is not kept
@@ -286,6 +292,9 @@ func (p *player) Chat(_ context.Context, messages []providers.Message, defs []pr
 			if p.failed == nil {
 				p.failed = fmt.Errorf("it differs from the one that was sent: %s", where)
 			}
+			if p.circled(messages, defs) {
+				return nil, &providers.Error{Kind: providers.KindInvalidRequest, Err: providers.ErrCircles}
+			}
 			if len(defs) > 0 && p.empty < mostEmpty {
 				// Recorded may be what came of empty replies, which are not.
 				p.empty++
@@ -298,6 +307,20 @@ func (p *player) Chat(_ context.Context, messages []providers.Message, defs []pr
 	p.replies = p.replies[1:]
 	p.out.same++
 	return &providers.LLMResponse{Content: step.Message.Content, ToolCalls: step.Message.ToolCalls, FinishReason: step.Finish, Opaque: step.Message.Opaque}, nil
+}
+
+// circled reports whether a reply that repeats the one before would have ended
+// the calls. It is not recorded then.
+func (p *player) circled(messages []providers.Message, defs []providers.ToolDefinition) bool {
+	if !p.rec.TextCalls || len(defs) == 0 {
+		return false
+	}
+	for _, m := range slices.Backward(messages) {
+		if m.Role == providers.RoleAssistant {
+			return len(m.ToolCalls) > 0 && textcall.Circles(m.ToolCalls, messages, defs)
+		}
+	}
+	return false
 }
 
 // result is what a call had as its result.

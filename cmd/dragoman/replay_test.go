@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/dragoman-chat/dragoman/pkg/providers"
 	"github.com/dragoman-chat/dragoman/pkg/store"
+	"github.com/dragoman-chat/dragoman/pkg/tools/textcall"
 )
 
 // A turn in which exec was offered can be run again, and so can one of somebody
@@ -54,6 +58,46 @@ func TestExecIsOfferedAgainInAReplay(t *testing.T) {
 			code, text := c.run("replay", "turn-1")
 			if (code == 0) != (tc.want == same) || !strings.Contains(text, tc.want) {
 				t.Errorf("%d, %swant %s", code, text, tc.want)
+			}
+		})
+	}
+}
+
+// stubborn is a model that calls tools in its text, one that does not exist for
+// as long as it is offered any.
+type stubborn struct {
+	lister
+	text providers.LLMProvider
+}
+
+// written is the text of a model, whatever it is asked.
+type written string
+
+func (w written) Chat(context.Context, []providers.Message, []providers.ToolDefinition, string, map[string]any) (*providers.LLMResponse, error) {
+	return &providers.LLMResponse{Content: string(w), FinishReason: providers.FinishStop}, nil
+}
+
+func (m *stubborn) Chat(ctx context.Context, messages []providers.Message, defs []providers.ToolDefinition, model string, options map[string]any) (*providers.LLMResponse, error) {
+	if len(defs) == 0 {
+		return m.lister.Chat(ctx, messages, defs, model, options)
+	}
+	m.asked = append(m.asked, providers.Fingerprint(messages, providers.ToolsDigest(defs), model, options))
+	return m.text.Chat(ctx, messages, defs, model, options)
+}
+
+// A turn that ended because the model wrote the same call in vain is run again
+// to its end.
+func TestReplayOfATurnInCircles(t *testing.T) {
+	for name, text := range map[string]string{
+		"unreadable": "<tool>{no}</tool>",
+		"unknown":    `<tool>{"tool_name":"sub","arguments":{"a":1}}</tool>`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newScene(t, "models: {main: {provider: openai, base_url: \"http://127.0.0.1:1/v1\", model: m, tool_calls: text}}\n")
+			c.liveSince("1", "one", time.Now(), &stubborn{text: textcall.Wrap(written(text))})
+			code, out := c.run("replay", "turn-1")
+			if want := "turn turn-1 would send the same again: 5 of 5 requests are alike, byte for byte\n"; code != 0 || out != want {
+				t.Errorf("%d, %swant %s", code, out, want)
 			}
 		})
 	}

@@ -118,7 +118,7 @@ func reply(resp *providers.LLMResponse, err error, messages []providers.Message,
 		}
 		out.ToolCalls = append(out.ToolCalls, tc)
 	}
-	if circles(out.ToolCalls, messages, tools) {
+	if Circles(out.ToolCalls, messages, tools) {
 		return nil, &providers.Error{
 			Kind:    providers.KindInvalidRequest,
 			Err:     providers.ErrCircles,
@@ -156,8 +156,10 @@ func toolCall(b Block) providers.ToolCall {
 // mostInVain is how often the model may make the same call in vain.
 const mostInVain = 5
 
-// circles reports whether a reply repeats what cannot be run once too often.
-func circles(calls []providers.ToolCall, messages []providers.Message, tools []providers.ToolDefinition) bool {
+// Circles reports whether Wrap's provider, given messages and tools, ends with
+// ErrCircles at a reply that makes these calls: they have been made in vain too
+// often.
+func Circles(calls []providers.ToolCall, messages []providers.Message, tools []providers.ToolDefinition) bool {
 	for i := range calls {
 		known := func(d providers.ToolDefinition) bool { return d.Function.Name == calls[i].Name }
 		if calls[i].Invalid == "" && slices.ContainsFunc(tools, known) {
