@@ -96,7 +96,11 @@ func (p *program) replay(ctx context.Context, l ledger, id, fixture string) erro
 		}
 		fmt.Fprintf(p.out, "%s holds the record\n", fixture)
 	}
-	return best.report(p.out, id)
+	err = best.report(p.out, id)
+	if best.err != nil && l.cfg.Path() == "" {
+		err = fmt.Errorf("%w; no configuration file was read: name the daemon's with --config", err)
+	}
+	return err
 }
 
 // recordOf puts together what a turn depends on, but for the history before it.

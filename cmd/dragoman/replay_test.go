@@ -102,3 +102,18 @@ func TestReplayOfATurnInCircles(t *testing.T) {
 		})
 	}
 }
+
+// Whoever names only the data directory is told what else a replay goes by.
+func TestReplayWithoutAConfigurationSaysSo(t *testing.T) {
+	c := newScene(t, "agent: {system_prompt: Be brief.}\n")
+	c.live("1", "one")
+	s := newShell(t, nil, "DRAGOMAN_DATA_DIR", c.dir)
+	code := s.run(t.Context(), []string{"replay", "turn-1"})
+	if got := s.errOut.String(); code != exitFailure || !strings.Contains(got, "message 1 of ") || !strings.Contains(got, "no configuration file was read") || !strings.Contains(got, "--config") {
+		t.Errorf("%d, %s", code, got)
+	}
+	c.file = file(t, fmt.Sprintf("data_dir: %s\nagent: {system_prompt: Be long.}\n", c.dir))
+	if _, got := c.run("replay", "turn-1"); !strings.Contains(got, "message 1 of ") || strings.Contains(got, "--config") {
+		t.Error(got)
+	}
+}
