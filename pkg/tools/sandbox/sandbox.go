@@ -105,8 +105,7 @@ type candidate struct {
 // Find returns the first wall that holds on this machine, bubblewrap before
 // Landlock. It tries each in earnest, by commands that have to fail: a write
 // outside of the workspace, a look at what is beside it, a connection. The error
-// wraps ErrNoWall and says of each wall why it is none, and what to do. For root
-// there is none: no limit on the number of processes binds it. It
+// wraps ErrNoWall and says of each wall why it is none, and what to do. It
 // blocks for as long as the commands take, some tens of milliseconds.
 func Find(ctx context.Context, o Options) (*Wall, error) { return find(ctx, o, candidates()) }
 
