@@ -15,7 +15,8 @@
 // a model that restores a tag when it repeats a block is told that nothing is run
 // which was copied: a block of its own that stands in a message of a person or in
 // a tool's result, whatever its spaces, case, quotes, entities, invisible
-// characters or marks of quotation there, is never run.
+// characters or marks of quotation there, is never run; nor is the same call in
+// another order or form.
 //
 // No form of text can do more. A model that is talked into writing a call of its
 // own, in other words or out of parts, has made that call, as with native calls;

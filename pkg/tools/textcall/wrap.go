@@ -110,7 +110,7 @@ func reply(resp *providers.LLMResponse, err error, messages []providers.Message,
 	if !wasCut(resp) {
 		out.FinishReason = providers.FinishToolCalls
 	}
-	copied := copies(blocks, messages)
+	copied := copies(blocks, messages, tools)
 	for i, b := range blocks {
 		tc := toolCall(b)
 		if copied[i] {
