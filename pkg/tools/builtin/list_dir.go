@@ -48,23 +48,9 @@ func (t *ListDirTool) Parameters() map[string]any {
 
 // Execute lists the folder, sorted by name.
 func (t *ListDirTool) Execute(ctx context.Context, args map[string]any) *tools.ToolResult {
-	asked := text(args, "path")
-	if asked == "" {
-		asked = "."
-	}
-	p, problem := local(asked)
-	if problem != nil {
-		return problem
-	}
-	call, _ := tools.CallFrom(ctx)
-	root, err := t.workspace.open(call, false)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && p == ".":
-		return emptyDir(p) // nothing has been written yet
-	case errors.Is(err, fs.ErrNotExist):
-		return fileProblem(p, err)
-	case err != nil:
-		return noWorkspace(err)
+	root, p, over := t.workspace.folder(ctx, args)
+	if over != nil {
+		return over
 	}
 	defer func() { _ = root.Close() }() // nothing was written
 	info, err := root.Stat(p)

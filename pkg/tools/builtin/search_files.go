@@ -68,27 +68,13 @@ func (t *SearchFilesTool) Execute(ctx context.Context, args map[string]any) *too
 	if problem != nil {
 		return problem
 	}
-	asked := text(args, "path")
-	if asked == "" {
-		asked = "."
-	}
-	p, problem := local(asked)
-	if problem != nil {
-		return problem
-	}
-	call, _ := tools.CallFrom(ctx)
-	root, err := t.workspace.open(call, false)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && p == ".":
-		return emptyDir(p) // nothing has been written yet
-	case errors.Is(err, fs.ErrNotExist):
-		return fileProblem(p, err)
-	case err != nil:
-		return noWorkspace(err)
+	root, p, over := t.workspace.folder(ctx, args)
+	if over != nil {
+		return over
 	}
 	defer func() { _ = root.Close() }() // nothing was written
 	s.root = root
-	err = fs.WalkDir(root.FS(), p, func(name string, d fs.DirEntry, err error) error { return s.visit(ctx, name, d, err) })
+	err := fs.WalkDir(root.FS(), p, func(name string, d fs.DirEntry, err error) error { return s.visit(ctx, name, d, err) })
 	switch {
 	case ctx.Err() != nil:
 		return tools.ErrorResult("Searching was interrupted.").WithError(context.Cause(ctx))

@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,6 +38,26 @@ func (w Workspace) open(call tools.Call, create bool) (*os.Root, error) {
 		return nil, fmt.Errorf("builtin: open the workspace: %w", err)
 	}
 	return root, nil
+}
+
+// folder opens the call's root for looking at what its path names, the whole
+// workspace if it names nothing. over is the result if there is nothing to look at.
+func (w Workspace) folder(ctx context.Context, args map[string]any) (root *os.Root, p string, over *tools.ToolResult) {
+	p, over = local(cmp.Or(text(args, "path"), "."))
+	if over != nil {
+		return nil, p, over
+	}
+	call, _ := tools.CallFrom(ctx)
+	root, err := w.open(call, false)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && p == ".":
+		over = emptyDir(p) // nothing has been written yet
+	case errors.Is(err, fs.ErrNotExist):
+		over = fileProblem(p, err)
+	case err != nil:
+		over = noWorkspace(err)
+	}
+	return root, p, over
 }
 
 // noWorkspace is the result when the workspace cannot be opened. The model
